@@ -176,7 +176,8 @@ static void end(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
         mst__sim_auth_break(sim, "generation", "node %" PRIu32 " ends before its workers",
                             node->index);
     }
-    if (how == MST_AGENT_END_FINISHED || how == MST_AGENT_END_FAILED ||
+    bool is_told = !launcher->agent.is_untold; /* else it goes away, and the job may go on */
+    if ((how == MST_AGENT_END_FINISHED && is_told) || how == MST_AGENT_END_FAILED ||
         how == MST_AGENT_END_CLOSED) {
         if (how == MST_AGENT_END_FAILED) {
             check_cause(sim, node);
@@ -311,6 +312,11 @@ static void step(struct mst__sim_auth *sim,
     }
     for (size_t i = 0; i < count && !sim->is_over; i++) {
         carry_out(sim, node, &effects[i]);
+    }
+    for (uint32_t i = 0; i < launcher->count && launcher->agent.notice_us != INT64_MAX; i++) {
+        if (!launcher->workers[i].is_noticed && launcher->processes[i].lives) {
+            step(sim, node, (struct mst__agent_event){.kind = MST_AGENT_EVENT_HEARS, .worker = i});
+        }
     }
 }
 

@@ -47,7 +47,7 @@ struct relay {
     struct mst__relay_result result;
     bool is_stopping;
     bool is_short; /* a needed host is missing: statuses of the others follow from that */
-    uv_signal_t signals[MST_SIGNALS_MAX + 1]; /* the last is SIGCHLD */
+    uv_signal_t signals[2 * MST_SIGNALS_MAX + 1]; /* the last is SIGCHLD */
     size_t signals_count;
     uv_pipe_t control;
     bool has_control;
@@ -105,7 +105,7 @@ static struct sending *sending_new(void)
     return sending;
 }
 
-static void signal_child(struct child *child, int number)
+static void signal_child(struct child *child, const char *word, int number)
 {
     char line[LINE_SIZE_MAX];
     if (!child->is_running) {
@@ -116,7 +116,7 @@ static void signal_child(struct child *child, int number)
         return;
     }
     struct sending *sending = sending_new();
-    (void)snprintf(line, sizeof line, "signal %d\n", number);
+    (void)snprintf(line, sizeof line, "%s %d\n", word, number);
     if (sending == NULL || mst__buf_append(&sending->text, mst_bytes_str(line)) != 0) {
         mst__free(sending);
         return; /* no memory: the user can send the signal again */
@@ -124,11 +124,24 @@ static void signal_child(struct child *child, int number)
     send_to(child, sending);
 }
 
-static void signal_all(struct relay *relay, int number)
+static void signal_all(struct relay *relay, const char *word, int number)
 {
     for (size_t i = 0; i < relay->count; i++) {
-        signal_child(&relay->children[i], number);
+        signal_child(&relay->children[i], word, number);
     }
+}
+
+/* Everything below is told to stop: from now on, ends are no losses. */
+static void stop_all(struct relay *relay, int number)
+{
+    relay->is_stopping = true;
+    signal_all(relay, "signal", number);
+}
+
+/* Nothing stops because of this signal. */
+static void forward_all(struct relay *relay, int number)
+{
+    signal_all(relay, "forward", number);
 }
 
 /* --- ends --- */
@@ -162,8 +175,8 @@ static void child_ended(struct child *child, int status, int number)
     mst__relay_result_add(&relay->result, is_lost || relay->is_short ? MST_RELAY_LOST : status,
                           relay->job->preempt_status);
     if (is_lost && relay->job->needs_all && !relay->is_stopping) {
-        relay->is_stopping = relay->is_short = true;
-        signal_all(relay, SIGTERM);
+        relay->is_short = true;
+        stop_all(relay, SIGTERM);
     }
     if (relay->running_count == 0 && mst__output_flushed(relay->output, finish_loop, relay)) {
         uv_stop(&relay->loop);
@@ -183,8 +196,7 @@ static void on_signal(uv_signal_t *handle, int number)
 {
     struct relay *relay = handle->data;
     if (number != SIGCHLD) {
-        relay->is_stopping = true;
-        signal_all(relay, number);
+        stop_all(relay, number);
         return;
     }
     for (size_t i = 0; i < relay->count; i++) {
@@ -198,7 +210,25 @@ static void on_signal(uv_signal_t *handle, int number)
     }
 }
 
-/* Execute whole lines: `signal N`. Other lines come from a later version and are skipped. */
+static void on_forward(uv_signal_t *handle, int number)
+{
+    forward_all(handle->data, number);
+}
+
+/* If the line @text is @word and the number of a signal, returns that, else 0. */
+static int signal_in(struct mst_bytes text, const char *word)
+{
+    size_t size = strlen(word);
+    int64_t number = 0;
+    bool is_it = text.size > size + 1 && memcmp(text.data, word, size) == 0 &&
+                 text.data[size] == ' ' &&
+                 mst__number_parse(mst_bytes_of(text.data + size + 1, text.size - size - 1), 1,
+                                   NSIG - 1, &number);
+    return is_it ? (int)number : 0;
+}
+
+/* Execute whole lines: `signal N`, `forward N`. Other lines come from a later version and are
+ * skipped. */
 static void take_lines(struct relay *relay)
 {
     for (;;) {
@@ -208,11 +238,13 @@ static void take_lines(struct relay *relay)
             return;
         }
         size_t size = (size_t)(end - text.data);
-        int64_t number = 0;
-        if (size > 7 && memcmp(text.data, "signal ", 7) == 0 &&
-            mst__number_parse(mst_bytes_of(text.data + 7, size - 7), 1, NSIG - 1, &number)) {
-            relay->is_stopping = true;
-            signal_all(relay, (int)number);
+        struct mst_bytes line = mst_bytes_of(text.data, size);
+        int stops = signal_in(line, "signal");
+        int forwards = signal_in(line, "forward");
+        if (stops != 0) {
+            stop_all(relay, stops);
+        } else if (forwards != 0) {
+            forward_all(relay, forwards);
         }
         mst__buf_consume(&relay->lines, size + 1);
     }
@@ -235,8 +267,7 @@ static void on_control(uv_stream_t *stream, ssize_t size, const uv_buf_t *buf)
         take_lines(relay);
     } else if (size < 0) {
         (void)uv_read_stop(stream); /* cannot fail */
-        relay->is_stopping = true;
-        signal_all(relay, SIGTERM); /* the relay above is gone */
+        stop_all(relay, SIGTERM);   /* the relay above is gone */
     }
 }
 
@@ -393,18 +424,26 @@ static int start_child(struct relay *relay, size_t index, struct mst_err *reterr
     return rv != 0 || is_agent ? rv : send_job(child, position, reterr);
 }
 
-static void catch_signals(struct relay *relay, const struct mst__signal_list *signals)
+static void catch_signal(struct relay *relay, uv_signal_cb callback, int number)
+{
+    uv_signal_t *handle = &relay->signals[relay->signals_count++];
+    int rv = uv_signal_init(&relay->loop, handle);
+    MST_ASSERT(rv == 0);
+    handle->data = relay;
+    (void)uv_signal_start(handle, callback, number); /* on failure it has its usual effect */
+}
+
+static void catch_signals(struct relay *relay, const struct mst__relay_signals *signals)
 {
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     (void)sigaction(SIGPIPE, &ignore, NULL); /* cannot fail */
-    for (size_t i = 0; i <= signals->count; i++) {
-        uv_signal_t *handle = &relay->signals[relay->signals_count++];
-        int number = i < signals->count ? signals->numbers[i] : SIGCHLD;
-        int rv = uv_signal_init(&relay->loop, handle);
-        MST_ASSERT(rv == 0);
-        handle->data = relay;
-        (void)uv_signal_start(handle, on_signal, number); /* on failure it has its usual effect */
+    for (size_t i = 0; i < signals->stop.count; i++) {
+        catch_signal(relay, on_signal, signals->stop.numbers[i]);
     }
+    for (size_t i = 0; i < signals->forward.count; i++) {
+        catch_signal(relay, on_forward, signals->forward.numbers[i]);
+    }
+    catch_signal(relay, on_signal, SIGCHLD);
 }
 
 static void listen_above(struct relay *relay, int control_fd, struct mst_bytes pending)
@@ -442,7 +481,7 @@ static void close_all(struct relay *relay)
 }
 
 int mst__relay_run(const struct mst__relay_job *job,
-                   const struct mst__signal_list *signals,
+                   const struct mst__relay_signals *signals,
                    int control_fd,
                    struct mst_bytes pending,
                    struct mst_err *reterr)
@@ -472,7 +511,7 @@ int mst__relay_run(const struct mst__relay_job *job,
         }
     }
     if (relay.is_stopping) {
-        signal_all(&relay, SIGTERM);
+        stop_all(&relay, SIGTERM);
     }
     if (control_fd >= 0) {
         listen_above(&relay, control_fd, pending);

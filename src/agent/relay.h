@@ -11,11 +11,16 @@
 #include "agent/hosts.h"
 #include "agent/settings.h"
 
+/* The signals to pass on: those that stop the agents, and those that do not. */
+struct mst__relay_signals {
+    struct mst__signal_list stop, forward;
+};
+
 /* Run @job to its end, and pass @signals on. If @control_fd >= 0, the lines after the job's message
  * are read from it; @pending was read already. Returns the exit status, or MST_RELAY_LOST with
  * @reterr if the job could not start. */
 int mst__relay_run(const struct mst__relay_job *job,
-                   const struct mst__signal_list *signals,
+                   const struct mst__relay_signals *signals,
                    int control_fd,
                    struct mst_bytes pending,
                    struct mst_err *reterr);

@@ -157,7 +157,7 @@ static void carry_out(struct mst__run *run, const struct mst__agent_effect *effe
             return;
         case MST_AGENT_SIGNAL:
             if (run->agent.notice_us != INT64_MAX) {
-                mst__run_forget_acks(run);
+                mst__run_forget_ack(run, effect->worker);
             }
             mst__group_signal(&run->group, effect->worker, (int)effect->signal);
             return;
@@ -188,21 +188,23 @@ static void on_timer(uv_timer_t *timer)
     struct mst__run *run = timer->data;
     const struct mst__agent *agent = &run->agent;
     mst__run_look_beats(run);
-    bool was_noticed = agent->notice_us != INT64_MAX && agent->notice_drains;
+    bool was_drained = agent->drains;
     mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_TIME});
-    if (!was_noticed && agent->notice_us != INT64_MAX && agent->notice_drains) {
+    if (!was_drained && agent->drains) {
         mst__run_say(run, "muster: the time of this node ends in %lld s; workers get notice",
                      (long long)(agent->options.end_us - now_us()) / 1000000);
     }
 }
 
-/* Check the files that workers touch: often for answers to a notice, and four times per timeout for
- * heartbeats, which count from when they are seen. The timer of the machine checks once more. */
+/* Look at workers: often for answers to a notice, and whether they can get it; four times per
+ * timeout for heartbeats, which count from when they are seen. The timer of the machine checks
+ * these once more. */
 static void on_look(uv_timer_t *timer)
 {
     struct mst__run *run = timer->data;
     mst__run_look_beats(run);
     mst__run_look_acks(run);
+    mst__run_look_handlers(run);
 }
 
 static int64_t look_ms(const struct mst__run *run)
@@ -232,7 +234,8 @@ static void set_timers(struct mst__run *run)
         (void)uv_timer_stop(&run->look);
     } else if (!uv_is_active((uv_handle_t *)&run->look) ||
                uv_timer_get_repeat(&run->look) != period_ms) {
-        (void)uv_timer_start(&run->look, on_look, period_ms, period_ms);
+        bool is_notice = run->agent.notice_us != INT64_MAX; /* which begins now */
+        (void)uv_timer_start(&run->look, on_look, is_notice ? 0 : period_ms, period_ms);
     }
 }
 
@@ -255,7 +258,7 @@ static void tell_leaving(struct mst__run *run)
     bool has_workers = agent->phase == MST_AGENT_RUNNING || agent->phase == MST_AGENT_STOPPING;
     bool goes = agent->ends
                     ? agent->end == MST_AGENT_END_SIGNAL || agent->end == MST_AGENT_END_DRAINED
-                    : agent->notice_us != INT64_MAX && agent->notice_drains;
+                    : agent->drains;
     if (has_workers && goes && !run->is_leaving_told && run->round.world_size > 1) {
         run->is_leaving_told = true;
         mst__run_call(run, mst__run_call_new(run, MST_CALL_LEAVING));
@@ -438,6 +441,7 @@ void mst__run_begin(struct mst__run *run)
     note_phase(run);
     tell_wait(run);
     carry_out_all(run);
+    set_timers(run);
 }
 
 static int make_output(struct mst__run *run, struct mst_err *reterr)
@@ -595,6 +599,7 @@ static void tell_end(struct mst__run *run)
     struct mst__run_end *ret = run->ret;
     ret->failure = MST_RUN_WENT;
     ret->end = agent->end;
+    ret->is_untold = agent->is_untold;
     ret->err = agent->err;
     ret->status = agent->cause.status;
     ret->signal = (int)(agent->end == MST_AGENT_END_SIGNAL ? agent->signal : agent->cause.signal);

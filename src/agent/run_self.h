@@ -154,8 +154,14 @@ void mst__run_ended(void *arg, uint32_t worker, int status, int signal);
 void mst__run_look_beats(struct mst__run *run);
 void mst__run_look_acks(struct mst__run *run);
 
-/* Remove answers to earlier notices, because a new one is given. */
-void mst__run_forget_acks(struct mst__run *run);
+/* Remove the worker's answer to an earlier notice, because it gets a new one. */
+void mst__run_forget_ack(struct mst__run *run, uint32_t worker);
+
+/* Tell the machine which workers can get the notice that is due. */
+void mst__run_look_handlers(struct mst__run *run);
+
+/* Pass @signal on to the workers that it does not end. */
+void mst__run_forward(struct mst__run *run, int signal);
 
 /* --- run_control.c --- */
 

@@ -42,8 +42,8 @@ static void on_signal(uv_signal_t *handle, int number)
 static void on_forward(uv_signal_t *handle, int number)
 {
     struct mst__run *run = handle->data;
-    if (run->has_agent) {
-        mst__group_signal(&run->group, UINT32_MAX, number);
+    if (run->has_agent) { /* else there is no worker yet */
+        mst__run_forward(run, number);
     }
 }
 

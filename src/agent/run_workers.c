@@ -8,9 +8,11 @@
 
 #include "agent/numa.h"
 #include "agent/run_self.h"
+#include "agent/signal_survived.h"
 #include "agent/worker_env.h"
 #include "base/assert.h"
 #include "base/err.h"
+#include "base/signal_name.h"
 
 #define HEARTBEAT_FILE "heartbeat"
 #define ACK_FILE "ack"
@@ -257,8 +259,9 @@ void mst__run_look_beats(struct mst__run *run)
 void mst__run_look_acks(struct mst__run *run)
 {
     for (uint32_t i = 0; i < run->group.count && run->agent.notice_us != INT64_MAX; i++) {
+        const struct mst__agent_worker *worker = &run->agent.options.workers[i];
         int64_t ignored_ns;
-        bool has_answered = run->group.pids[i] != 0 && !run->agent.options.workers[i].has_saved &&
+        bool has_answered = run->group.pids[i] != 0 && worker->is_noticed && !worker->has_saved &&
                             touched_ns(run, i, ACK_FILE, &ignored_ns);
         if (has_answered) {
             mst__run_step(run,
@@ -267,12 +270,46 @@ void mst__run_look_acks(struct mst__run *run)
     }
 }
 
-void mst__run_forget_acks(struct mst__run *run)
+void mst__run_forget_ack(struct mst__run *run, uint32_t worker)
 {
-    for (uint32_t i = 0; i < run->group.count; i++) {
-        const char *path = mst__output_path(run->output, i, ACK_FILE);
-        if (path != NULL) {
-            (void)unlink(path); /* usually there is none */
+    const char *path = mst__output_path(run->output, worker, ACK_FILE);
+    if (path != NULL) {
+        (void)unlink(path); /* usually there is none */
+    }
+}
+
+/* --- signals that not every worker can get --- */
+
+void mst__run_look_handlers(struct mst__run *run)
+{
+    int signal = run->settings->notice_signal;
+    for (uint32_t i = 0; i < run->group.count && run->agent.notice_us != INT64_MAX; i++) {
+        bool hears = run->group.pids[i] != 0 && !run->agent.options.workers[i].is_noticed &&
+                     mst__signal_is_survived(run->group.pids[i], signal);
+        if (hears) {
+            mst__run_step(run,
+                          (struct mst__agent_event){.kind = MST_AGENT_EVENT_HEARS, .worker = i});
         }
+    }
+}
+
+void mst__run_forward(struct mst__run *run, int signal)
+{
+    uint32_t deaf_count = 0;
+    for (uint32_t i = 0; i < run->group.count; i++) {
+        if (run->group.pids[i] == 0) {
+            continue;
+        }
+        if (mst__signal_is_survived(run->group.pids[i], signal)) {
+            mst__group_signal(&run->group, i, signal);
+        } else {
+            deaf_count++;
+        }
+    }
+    if (deaf_count > 0) {
+        const char *name = mst__signal_name(signal);
+        mst__run_say(run, "muster: %s is not passed on to %u worker%s: no handler, it would end %s",
+                     name != NULL ? name : strsignal(signal), deaf_count,
+                     deaf_count == 1 ? "" : "s", deaf_count == 1 ? "it" : "them");
     }
 }

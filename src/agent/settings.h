@@ -103,7 +103,8 @@ enum mst__setting_kind {
       "Bind each worker to the CPUs near its GPU: node, socket, exclusive or core-complex. "       \
       "Without GPUs, workers are spread over the NUMA nodes.")                                     \
     X(SIGNALS, "signals-to-handle", TEXT, "NAMES", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", NULL,          \
-      "Signals that stop the workers of this node. Workers receive the same signal.")              \
+      "Signals that stop the workers of this node. Workers receive the same signal. Of the "       \
+      "default, those that nohup or a shell made this process ignore stay ignored.")               \
     X(GRACE, "grace", TEXT, "TIME", NULL, NULL,                                                    \
       "Time for workers to stop before they are killed. Default 30s.")                             \
     X(SHUTDOWN_TIMEOUT, "shutdown-timeout", TEXT, "SECONDS", "30",                                 \
@@ -115,14 +116,16 @@ enum mst__setting_kind {
     X(SIGNAL_SCOPE, "signal-scope", TEXT, "SCOPE", "leader", NULL,                                 \
       "leader: send stop signals to the worker alone, and kill the rest of its session after the " \
       "grace; group: send them to its whole process group.")                                       \
-    X(FORWARD_SIGNALS, "forward-signals", TEXT, "NAMES", "", NULL,                                 \
-      "Signals passed on to workers without stopping them, such as USR1,USR2.")                    \
+    X(FORWARD_SIGNALS, "forward-signals", TEXT, "NAMES", "SIGUSR1,SIGUSR2,SIGWINCH,SIGCONT", NULL, \
+      "Signals passed on to workers without stopping them, or none. A worker without a handler "   \
+      "does not get a signal that would end it.")                                                  \
     X(ON_JOIN, "on-join", TEXT, "WHEN", "restart", NULL,                                           \
       "When a node comes later: restart at once; next-restart: it waits for the next restart; "    \
       "never: it waits until a node is lost, and the job has never more nodes than in its first "  \
       "round.")                                                                                    \
     X(NOTICE_SIGNAL, "notice-signal", TEXT, "NAME", NULL, NULL,                                    \
-      "Signal that warns workers of a planned restart.")                                           \
+      "Signal that warns workers of a planned restart. A worker gets it as soon as it handles "    \
+      "it.")                                                                                       \
     X(NOTICE, "notice", TEXT, "TIME", "60s", NULL,                                                 \
       "Time between that signal and the restart. It ends early when each worker has touched "      \
       "$MUSTER_ACK_FILE or exited.")                                                               \
@@ -241,7 +244,8 @@ struct mst__machine {
     const char *cpus_origin; /* "cgroup", "affinity"; for --explain */
     const char *gpus_origin;
     const char *hostname;
-    uint8_t random[16]; /* for a random run id */
+    uint64_t ignored_signals; /* when this process started: bit N - 1 for signal N */
+    uint8_t random[16];       /* for a random run id */
 };
 
 struct mst__run_settings {

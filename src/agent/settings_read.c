@@ -453,7 +453,8 @@ static int read_signals(const struct mst__setting_value *value,
                         struct mst_err *reterr)
 {
     *ret_list = (struct mst__signal_list){0};
-    for (const char *rest = value->text; *rest != '\0';) {
+    const char *text = strcmp(value->text, "none") == 0 ? "" : value->text;
+    for (const char *rest = text; *rest != '\0';) {
         size_t size = strcspn(rest, ",");
         int number = mst__signal_number(mst__unicode_trim(mst_bytes_of(rest, size)));
         if (number == 0 || number == SIGKILL || number == SIGSTOP || number == SIGCHLD) {
@@ -469,6 +470,44 @@ static int read_signals(const struct mst__setting_value *value,
         rest += size + (rest[size] == ',' ? 1 : 0);
     }
     return 0;
+}
+
+static bool is_in(const struct mst__signal_list *list, int number)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->numbers[i] == number) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The default leaves alone what the user's shell, or nohup, has made this process ignore. */
+static bool stays_ignored(const struct mst__run_settings *settings, int number)
+{
+    bool is_of_terminal = number == SIGHUP || number == SIGINT || number == SIGQUIT;
+    return value_of(settings, MST_SETTING_SIGNALS)->source == MST_SOURCE_DEFAULT &&
+           is_of_terminal && (settings->machine.ignored_signals >> (number - 1) & 1) != 0;
+}
+
+/* A signal that stops the workers is passed on anyway. */
+static void sort_signals(struct mst__run_settings *settings)
+{
+    const struct mst__signal_list stop = settings->stop_signals;
+    const struct mst__signal_list forward = settings->forward_signals;
+    settings->stop_signals.count = 0;
+    for (size_t i = 0; i < stop.count; i++) {
+        if (!stays_ignored(settings, stop.numbers[i])) {
+            settings->stop_signals.numbers[settings->stop_signals.count++] = stop.numbers[i];
+        }
+    }
+    settings->forward_signals.count = 0;
+    for (size_t i = 0; i < forward.count; i++) {
+        if (!is_in(&stop, forward.numbers[i])) {
+            settings->forward_signals.numbers[settings->forward_signals.count++] =
+                forward.numbers[i];
+        }
+    }
 }
 
 static int read_stopping(struct mst__run_settings *settings, struct mst_err *reterr)
@@ -508,6 +547,7 @@ static int read_stopping(struct mst__run_settings *settings, struct mst_err *ret
     rv = rv == 0 ? read_duration(value_of(settings, MST_SETTING_STARTUP_TIMEOUT),
                                  &settings->startup_ms, reterr)
                  : rv;
+    sort_signals(settings);
     settings->signal_scope = (enum mst__signal_scope)scope;
     settings->kills_on_second = is_on(settings, MST_SETTING_KILL_ON_SECOND);
     settings->preflight = text_of(settings, MST_SETTING_PREFLIGHT);

@@ -177,6 +177,11 @@ static int went_exit(const struct mst__run_settings *settings,
                                    .run_id = settings->run_id};
     switch (end->end) {
         case MST_AGENT_END_FINISHED:
+            if (end->is_untold) {
+                mst__cli_say("muster: the work of this node is done, and the others were not told: "
+                             "the rendezvous could not be reached: %s",
+                             end->err.msg);
+            }
             return MST_EXIT_OK;
         case MST_AGENT_END_FAILED:
             return failed_exit(settings, end);
@@ -187,6 +192,9 @@ static int went_exit(const struct mst__run_settings *settings,
         case MST_AGENT_END_SIGNAL:
             return end->goes_on ? settings->preempt_status : MST_EXIT_SIGNAL + end->signal;
         case MST_AGENT_END_DRAINED:
+            if (end->text[0] != '\0') {
+                mst__cli_say("muster: this node leaves: %s", end->text);
+            }
             return settings->preempt_status;
         case MST_AGENT_END_REFUSED:
             return mst__rdzv_fail(&rdzv, params, &end->err);

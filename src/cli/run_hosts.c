@@ -307,15 +307,6 @@ static int run_srun(const struct mst__run_settings *settings,
     return mst__fail(reterr, MST_ESYS, errno, "start srun (--launch ssh does without it)");
 }
 
-static struct mst__signal_list all_signals(const struct mst__run_settings *settings)
-{
-    struct mst__signal_list list = settings->stop_signals;
-    for (size_t i = 0; i < settings->forward_signals.count && list.count < MST_SIGNALS_MAX; i++) {
-        list.numbers[list.count++] = settings->forward_signals.numbers[i];
-    }
-    return list;
-}
-
 int mst__cli_run_hosts(const struct mst__run_settings *settings)
 {
     struct mst__arena arena = {0};
@@ -345,7 +336,8 @@ int mst__cli_run_hosts(const struct mst__run_settings *settings)
         job.arguments_count = words.count;
         job.below = hosts;
         job.needs_all = !has_nodes || settings->nodes_min == (int64_t)hosts.count;
-        struct mst__signal_list signals = all_signals(settings);
+        const struct mst__relay_signals signals = {.stop = settings->stop_signals,
+                                                   .forward = settings->forward_signals};
         err.code = 0;
         exit_code = mst__relay_run(&job, &signals, -1, mst_bytes_of("", 0), &err);
         if (exit_code == MST_RELAY_LOST) {
@@ -394,8 +386,8 @@ static int take_over(const struct mst__relay_job *job, struct mst_err *reterr)
 
 int mst__cli_run_relay(void)
 {
-    static const struct mst__signal_list signals = {.numbers = {SIGTERM, SIGINT, SIGHUP, SIGQUIT},
-                                                    .count = 4};
+    static const struct mst__relay_signals signals = {
+        .stop = {.numbers = {SIGTERM, SIGINT, SIGHUP, SIGQUIT}, .count = 4}};
     struct mst__arena arena = {0};
     struct mst__relay_job job = {0};
     struct mst__buf input;

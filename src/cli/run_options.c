@@ -2,6 +2,7 @@
 #include "cli/run_options.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -226,6 +227,19 @@ int mst__run_dry(const struct mst__run_settings *settings, struct mst_err *reter
 
 /* --- the whole --- */
 
+/* The signals that this process ignores: since its start, because it has not changed any yet. */
+static uint64_t ignored_signals(void)
+{
+    uint64_t ignored = 0;
+    for (int number = 1; number < NSIG; number++) {
+        struct sigaction action;
+        if (sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN) {
+            ignored |= UINT64_C(1) << (number - 1);
+        }
+    }
+    return ignored;
+}
+
 static int read_settings(const struct targets *targets,
                          char *const *program,
                          struct mst__run_settings *ret_settings,
@@ -236,6 +250,7 @@ static int read_settings(const struct targets *targets,
     struct mst__scheduler scheduler;
     struct mst__arena arena = {0};
     mst__devices_find(&place, &machine);
+    machine.ignored_signals = ignored_signals();
     int rv = mst__scheduler_read(place.environment, machine.hostname, &arena, &scheduler, reterr);
     rv = rv == 0 ? mst__run_settings_read(&targets->input, place.environment, &scheduler, &machine,
                                           program, ret_settings, reterr)

@@ -136,16 +136,48 @@ static void go(struct mst__agent *agent)
 {
     MST_ASSERT(agent->ends);
     move_to(agent, MST_AGENT_ENDED);
-    if (!is_end_of_job(agent->end)) {
+    if (!is_end_of_job(agent->end) || agent->is_untold) {
         put_kind(agent, MST_AGENT_LEAVE);
     }
     put_kind(agent, MST_AGENT_END);
+}
+
+/* --- the end of this node's time --- */
+
+/* When workers get notice of the end of this node's time; INT64_MAX = never. */
+static int64_t last_notice_us(const struct mst__agent *agent)
+{
+    const struct mst__agent_options *options = &agent->options;
+    if (options->end_us == 0 || options->notice_signal == 0) {
+        return INT64_MAX;
+    }
+    return options->end_us > options->notice_us ? options->end_us - options->notice_us : 0;
+}
+
+/* From this time on the node enters no round; INT64_MAX = never. Its first workers may run also in
+ * the time of the last notice: a short time is better than none. */
+static int64_t entry_end_us(const struct mst__agent *agent)
+{
+    int64_t notice_us = last_notice_us(agent);
+    return notice_us != INT64_MAX && agent->generation == 0 ? agent->options.end_us : notice_us;
+}
+
+/* No worker runs: there is no time left for another round. */
+static void leave_in_time(struct mst__agent *agent)
+{
+    keep_text(agent->text, sizeof agent->text, mst_bytes_str("its time ends"));
+    end_by(agent, MST_AGENT_END_DRAINED);
+    go(agent);
 }
 
 /* --- stopping --- */
 
 static void want(struct mst__agent *agent, enum mst__agent_reason reason)
 {
+    if (agent->now_us >= entry_end_us(agent)) {
+        leave_in_time(agent);
+        return;
+    }
     move_to(agent, MST_AGENT_WAITING);
     agent->cut_us = INT64_MAX; /* the wait for a round has its own limit */
     agent->reason = agent->generation == 0 ? MST_AGENT_REASON_FIRST : reason;
@@ -174,6 +206,9 @@ static void kill_all(struct mst__agent *agent)
 /* Tell all running workers to stop. @reason is that of the next generation, if the node goes on. */
 static void stop(struct mst__agent *agent, enum mst__agent_reason reason, uint32_t signal)
 {
+    if (agent->drains && !agent->ends) {
+        end_by(agent, MST_AGENT_END_DRAINED);
+    }
     move_to(agent, MST_AGENT_STOPPING);
     agent->reason = reason;
     agent->kill_us = after(agent, agent->options.grace_us);
@@ -210,21 +245,7 @@ static bool have_all_saved(const struct mst__agent *agent)
 /* The notice is over: its time has passed, or all workers have answered. */
 static void end_notice(struct mst__agent *agent)
 {
-    if (agent->notice_drains) {
-        end_by(agent, MST_AGENT_END_DRAINED);
-    }
     stop(agent, agent->notice_reason, agent->options.stop_signal);
-}
-
-/* When workers get notice of the end of this node's time; INT64_MAX = never. */
-static int64_t end_due_us(const struct mst__agent *agent)
-{
-    const struct mst__agent_options *options = &agent->options;
-    bool is_told = agent->notice_us != INT64_MAX && agent->notice_drains;
-    if (options->end_us == 0 || options->notice_signal == 0 || is_told) {
-        return INT64_MAX;
-    }
-    return options->end_us > options->notice_us ? options->end_us - options->notice_us : 0;
 }
 
 /* Stop workers without a failure: they may save their work first. */
@@ -236,18 +257,35 @@ static void plan(struct mst__agent *agent,
     const struct mst__agent_options *options = &agent->options;
     bool is_first = agent->notice_us == INT64_MAX;
     int64_t until_us = is_first ? after(agent, options->notice_us) : agent->notice_us;
-    agent->notice_drains = drains || (!is_first && agent->notice_drains);
+    agent->drains = agent->drains || drains; /* nothing that comes later takes it back */
     agent->notice_reason = reason;
     if (options->notice_signal == 0) {
         end_notice(agent);
         return;
     }
     agent->notice_us = until_us < deadline_us ? until_us : deadline_us;
-    if (is_first) {
-        for (uint32_t i = 0; i < options->workers_count; i++) {
-            options->workers[i].has_saved = false;
-        }
-        put_signal(agent, MST_AGENT_ALL, options->notice_signal);
+    for (uint32_t i = 0; i < options->workers_count && is_first; i++) {
+        options->workers[i].is_noticed = false;
+        options->workers[i].has_saved = false;
+    }
+}
+
+/* Give the worker notice, once. A worker that does not handle the signal yet would die of it. */
+static void hears(struct mst__agent *agent, uint32_t index)
+{
+    struct mst__agent_worker *worker = &agent->options.workers[index];
+    if (agent->notice_us != INT64_MAX && worker->is_running && !worker->is_noticed) {
+        worker->is_noticed = true;
+        put_signal(agent, index, agent->options.notice_signal);
+    }
+}
+
+static void saved(struct mst__agent *agent, uint32_t index)
+{
+    struct mst__agent_worker *worker = &agent->options.workers[index];
+    worker->has_saved = worker->is_noticed;
+    if (agent->notice_us != INT64_MAX && have_all_saved(agent)) {
+        end_notice(agent);
     }
 }
 
@@ -464,7 +502,7 @@ static void others_wait(struct mst__agent *agent, uint32_t count)
     } else if (agent->phase == MST_AGENT_RUNNING && count > 0 && !is_noticed) {
         plan(agent, MST_AGENT_REASON_JOIN, false, INT64_MAX);
     } else if (is_noticed && count == 0 && agent->notice_reason == MST_AGENT_REASON_JOIN &&
-               !agent->notice_drains) {
+               !agent->drains) {
         agent->notice_us = INT64_MAX; /* the waiting nodes are gone: nothing to stop for */
     }
 }
@@ -531,17 +569,32 @@ static void asked_to_leave(struct mst__agent *agent, int64_t deadline_us)
     stop_to_end(agent, agent->options.stop_signal);
 }
 
+/* Killed workers do not end. That tells more than why they had to, unless the job is over. */
+static void leave_workers(struct mst__agent *agent)
+{
+    agent->is_stuck = true;
+    if (!agent->ends || !is_end_of_job(agent->end)) {
+        agent->end = MST_AGENT_END_STUCK;
+    }
+    agent->ends = true;
+    go(agent);
+}
+
 static void pass(struct mst__agent *agent, int64_t wall_us)
 {
     if (agent->now_us >= agent->cut_us) {
         agent->cut_us = INT64_MAX;
-        end_by(agent, MST_AGENT_END_LOST);
+        agent->is_untold = agent->phase == MST_AGENT_FINISHED; /* success stays success */
+        end_by(agent, agent->is_untold ? MST_AGENT_END_FINISHED : MST_AGENT_END_LOST);
         stop_to_end(agent, agent->options.stop_signal);
         return;
     }
     switch (agent->phase) {
+        case MST_AGENT_WAITING:
         case MST_AGENT_STARTING:
-            if (agent->is_assigned && agent->now_us >= agent->start_us) {
+            if (agent->now_us >= entry_end_us(agent)) {
+                leave_in_time(agent);
+            } else if (agent->is_assigned && agent->now_us >= agent->start_us) {
                 start(agent);
             }
             return;
@@ -551,7 +604,7 @@ static void pass(struct mst__agent *agent, int64_t wall_us)
             }
             if (agent->now_us >= agent->notice_us) {
                 end_notice(agent);
-            } else if (agent->now_us >= end_due_us(agent)) {
+            } else if (agent->now_us >= last_notice_us(agent) && !agent->drains) {
                 plan(agent, MST_AGENT_REASON_LEAVE, true, agent->options.end_us);
             }
             return;
@@ -559,11 +612,9 @@ static void pass(struct mst__agent *agent, int64_t wall_us)
             if (agent->now_us >= agent->kill_us) {
                 kill_all(agent);
             } else if (agent->now_us >= agent->stuck_us) {
-                end_by(agent, MST_AGENT_END_STUCK);
-                go(agent);
+                leave_workers(agent);
             }
             return;
-        case MST_AGENT_WAITING:
         case MST_AGENT_FINISHED:
         case MST_AGENT_ENDED:
             return;
@@ -579,12 +630,10 @@ static void step_worker(struct mst__agent *agent, const struct mst__agent_event 
     } else if (event->kind == MST_AGENT_EVENT_BEAT) {
         worker->has_beaten = true;
         worker->beat_us = agent->now_us;
+    } else if (event->kind == MST_AGENT_EVENT_HEARS) {
+        hears(agent, event->worker);
     } else {
-        worker->has_saved = true;
-        if (agent->phase == MST_AGENT_RUNNING && agent->notice_us != INT64_MAX &&
-            have_all_saved(agent)) {
-            end_notice(agent);
-        }
+        saved(agent, event->worker);
     }
 }
 
@@ -644,6 +693,7 @@ void mst__agent_step(struct mst__agent *agent, const struct mst__agent_event *ev
             return;
         case MST_AGENT_EVENT_EXITED:
         case MST_AGENT_EVENT_BEAT:
+        case MST_AGENT_EVENT_HEARS:
         case MST_AGENT_EVENT_SAVED:
             step_worker(agent, event);
             return;
@@ -666,12 +716,13 @@ void mst__agent_step(struct mst__agent *agent, const struct mst__agent_event *ev
 int64_t mst__agent_due_us(const struct mst__agent *agent)
 {
     int64_t due_us = INT64_MAX;
-    if (agent->phase == MST_AGENT_STARTING && agent->is_assigned) {
-        due_us = agent->start_us;
+    if (agent->phase == MST_AGENT_WAITING || agent->phase == MST_AGENT_STARTING) {
+        due_us = entry_end_us(agent);
+        due_us = agent->is_assigned && agent->start_us < due_us ? agent->start_us : due_us;
     } else if (agent->phase == MST_AGENT_STOPPING) {
         due_us = agent->kill_us < agent->stuck_us ? agent->kill_us : agent->stuck_us;
     } else if (agent->phase == MST_AGENT_RUNNING) {
-        int64_t end_us = end_due_us(agent);
+        int64_t end_us = agent->drains ? INT64_MAX : last_notice_us(agent);
         due_us = agent->notice_us < end_us ? agent->notice_us : end_us;
         for (uint32_t i = 0; i < agent->options.workers_count; i++) {
             int64_t beat_us = beat_due_us(agent, &agent->options.workers[i]);
@@ -708,12 +759,11 @@ const char *mst__agent_flaw(const struct mst__agent *agent)
         running += agent->options.workers[i].is_running;
     }
     bool is_active = agent->phase == MST_AGENT_RUNNING || agent->phase == MST_AGENT_STOPPING;
-    bool is_stuck = agent->phase == MST_AGENT_ENDED && agent->end == MST_AGENT_END_STUCK;
     bool is_stopping = agent->phase == MST_AGENT_STOPPING;
     if (running != agent->running_count) {
         return "its workers are not counted right";
     }
-    if (running > 0 && !is_active && !is_stuck) {
+    if (running > 0 && !is_active && !agent->is_stuck) {
         return "workers run, and it does not know of them";
     }
     if (running == 0 && is_active) {
@@ -724,6 +774,9 @@ const char *mst__agent_flaw(const struct mst__agent *agent)
     }
     if (agent->phase != MST_AGENT_RUNNING && agent->notice_us != INT64_MAX) {
         return "a notice is given to nobody";
+    }
+    if (agent->drains && !agent->ends && agent->notice_us == INT64_MAX) {
+        return "it has to leave, and forgot it";
     }
     if (is_stopping && (agent->kill_us == INT64_MAX) != agent->is_killed) {
         return "nobody kills its workers";

@@ -65,7 +65,8 @@ enum mst__agent_reason {
 #define MST_AGENT_REASON_COUNT (MST_AGENT_REASON_REQUEST + 1)
 const char *mst__agent_reason_name(enum mst__agent_reason reason);
 
-/* How the node ends. */
+/* How the node ends. A drain is never forgotten: whatever else ends the generation, the node enters
+ * no other round. Nor does it when its time is over. */
 #define MST_AGENT_END_MAP(X)                                                             \
     X(FINISHED, "finished")   /* the job is done, with this node's work or without it */ \
     X(FAILED, "failed")       /* the job has failed: agent->cause */                     \
@@ -109,6 +110,7 @@ enum mst__agent_event_kind {
                                    and @status as of a shell */
     MST_AGENT_EVENT_EXITED,     /* @worker has ended: @status or @signal, @text, @wall_us */
     MST_AGENT_EVENT_BEAT,       /* @worker has sent a heartbeat */
+    MST_AGENT_EVENT_HEARS,      /* @worker would survive the notice signal: it handles it */
     MST_AGENT_EVENT_SAVED,      /* @worker has answered a notice */
     MST_AGENT_EVENT_SIGNAL,     /* @signal tells the agent to stop; @hastens: a second one kills */
     MST_AGENT_EVENT_RESTART,    /* request for a new generation on all nodes */
@@ -164,7 +166,8 @@ struct mst__agent_effect {
 struct mst__agent_worker {
     bool is_running;
     bool has_beaten;
-    bool has_saved;
+    bool is_noticed; /* the notice was sent to it */
+    bool has_saved;  /* it has answered the notice */
     int64_t beat_us; /* time of the last heartbeat, or of the start */
 };
 
@@ -175,9 +178,9 @@ struct mst__agent_options {
     int64_t grace_us; /* from the stop signal to KILL */
     int64_t kill_us;  /* from KILL until a worker counts as stuck */
     enum mst__agent_on_join on_join;
-    uint32_t notice_signal;      /* sent before a planned stop; 0 = none */
+    uint32_t notice_signal;      /* sent before a planned stop, to workers that HEAR it; 0 = none */
     int64_t notice_us;           /* time for workers to save their work */
-    int64_t end_us;              /* end of this node's time; 0 = not known */
+    int64_t end_us;              /* end of this node's time; 0 = not known. Needs a notice_signal */
     int64_t startup_us, hang_us; /* to the first heartbeat, and between two; INT64_MAX = no limit */
     int64_t pause_us, pause_us_max; /* after the first failure, doubled up to this; 0 = none */
     int64_t quick_us;               /* a generation that fails before this has failed at once */
@@ -205,14 +208,16 @@ struct mst__agent {
     int64_t start_us;          /* STARTING: end of the pause. RUNNING: start of the workers */
     int64_t notice_us;         /* RUNNING: end of the notice; INT64_MAX = none was given */
     enum mst__agent_reason notice_reason;
-    bool notice_drains;
+    bool drains;      /* the node leaves after this generation, however that ends */
     int64_t kill_us;  /* STOPPING: when workers are killed */
     int64_t stuck_us; /* STOPPING: when killed workers must have ended */
     bool is_killed;   /* STOPPING: workers were killed */
     bool ends;        /* the node ends when no worker runs */
 
     enum mst__agent_end end;
-    uint32_t signal;         /* the first one that told this node to stop; 0 = none */
+    bool is_stuck;   /* ENDED: workers still run, although they were killed */
+    bool is_untold;  /* FINISHED: the rendezvous stays unreachable, so no node knows: @err */
+    uint32_t signal; /* the first one that told this node to stop; 0 = none */
     struct mst__cause cause; /* of the job's failure, or of this node's last; its texts follow */
     char cause_node[MST_AUTHORITY_NAME_SIZE_MAX + 1];
     char cause_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];

@@ -297,6 +297,47 @@ class Alone(Case):
         agent.signal(signal.SIGTERM)
         self.assertEqual(agent.wait(), 128 + signal.SIGTERM)
 
+    def test_forwarded_by_default(self):
+        """USR1 and the like reach workers that handle them, and end nobody."""
+        handles = 'trap "echo got USR1" USR1; trap "exit 0" TERM; trap "echo got CONT" CONT; ' \
+                  'trap "echo got WINCH" WINCH; echo up; while :; do sleep 0.02; done'
+        script = f'[ $RANK = 0 ] || {{ {handles}; }}; trap "exit 0" TERM; echo up; ' \
+                 'while :; do sleep 0.02; done'
+        agent = self.shell(script, "--standalone", rdzv=False, nproc=2)
+        agent.until("up", count=2)
+        for name in ("USR1", "WINCH", "CONT"):
+            agent.signal(getattr(signal, f"SIG{name}"))
+            agent.until(f"got {name}")
+        agent.signal(signal.SIGUSR2)
+        harness.wait_until(lambda: "SIGUSR2 is not passed on to 2 workers" in agent.stderr(),
+                           "the line about USR2")
+        self.assertEqual(agent.stderr().count("is not passed on to 1 worker: "), 1)
+        agent.signal(signal.SIGTERM)
+        self.assertEqual(agent.wait(), 128 + signal.SIGTERM)
+        self.assertEqual([event["signal"] for event in agent.events("exit")], [0, 0])
+        agent = self.shell("echo up; sleep 1000", "--standalone", "--forward-signals", "none",
+                           rdzv=False)
+        agent.until("up")
+        agent.signal(signal.SIGUSR1)
+        self.assertEqual(agent.wait(), -signal.SIGUSR1)
+
+    def test_ignored_signals(self):
+        """As with nohup: SIGHUP ends neither the agent nor its workers."""
+        handles = 'trap "exit 0" TERM; echo up; while :; do sleep 0.02; done'
+        nohup = ["sh", "-c", 'trap "" HUP; exec "$0" "$@"', harness.MUSTER, "run", "--standalone",
+                 "--", "sh", "-c", handles + "; echo gone"]
+        agent = subprocess.Popen(nohup, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(agent.stdout.close)
+        self.addCleanup(agent.wait)
+        self.addCleanup(agent.kill)
+        self.assertEqual(agent.stdout.readline(), "up\n")
+        with open(f"/proc/{agent.pid}/status", encoding="utf-8") as file:
+            ignored = int(re.search(r"SigIgn:\s*(\S+)", file.read()).group(1), 16)
+        self.assertTrue(ignored & 1 << (signal.SIGHUP - 1))
+        agent.send_signal(signal.SIGHUP)
+        agent.send_signal(signal.SIGTERM)
+        self.assertEqual(agent.wait(harness.DEADLINE_S), 128 + signal.SIGTERM)
+
     def test_signal_scope(self):
         """A signal goes to the leader, or to its process group."""
         script = "trap : TERM; sh -c 'trap \"echo child\" TERM; echo up; while :; do sleep 0.02; " \
@@ -567,6 +608,25 @@ class Together(Case):
         second.until("/2 0")
         for agent in (first, second):
             agent.signal(signal.SIGTERM)
+
+    def test_same_end_time(self):
+        """Nodes whose time ends together all leave. A worker that does not handle the notice yet
+        does not get it."""
+        script = '[ $RANK = 1 ] && trap "touch $MUSTER_ACK_FILE" USR1; ' + STAY
+        options = ("--notice-signal", "USR1", "--notice", "1s", "--end-time",
+                   int(time.time() + 3 * harness.SLOWNESS) + 2)
+        agents = [self.shell(script, *options, "--node-rank", rank, nnodes="2")
+                  for rank in range(2)]
+        for agent in agents:
+            agent.until("/2 0")
+        for agent in agents:
+            self.assertEqual(agent.wait(), PREEMPTED, agent.stderr())
+            ends = [(event["exit_status"], event["signal"]) for event in agent.events("exit")]
+            self.assertEqual(ends, [(0, 0)], agent.stderr())
+            self.assertIn("ends in ", agent.stderr())
+        late = self.shell(STAY, *options[:4], "--end-time", int(time.time()) + 2, nnodes="2")
+        self.assertEqual(late.wait(), PREEMPTED, late.stderr())
+        self.assertIn("muster: this node leaves: its time ends\n", late.stderr())
 
     def test_newcomer_has_to_wait(self):
         script = STAY.replace(

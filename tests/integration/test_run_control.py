@@ -163,6 +163,20 @@ class Control(unittest.TestCase):
         nodes = self.wait_nodes(lambda nodes: len(nodes) == 1 and nodes[0]["phase"] == "running")
         self.assertEqual(nodes[0]["pid"], first.pid)
 
+    def test_drain_is_sticky(self):
+        """A node that has to leave does so although its round ends meanwhile."""
+        options = ("--notice-signal", "USR1", "--notice", "1h")
+        first, leaves, dies = (self.agent(name, "1:3", options=options) for name in "abc")
+        for agent in (first, leaves, dies):
+            agent.until("/3")
+        nodes = self.wait_nodes(lambda nodes: len(nodes) == 3 and all(
+            node["phase"] == "running" for node in nodes))
+        told = self.ask("drain", next(node["node"] for node in nodes if node["pid"] == leaves.pid))
+        self.assertEqual(told.returncode, 0, told.stderr)
+        dies.signal(signal.SIGKILL)
+        self.assertEqual(leaves.wait(), PREEMPTED, leaves.stderr())
+        first.until("at 0/1")
+
     def test_stop(self):
         first, second, _ = self.two()
         told = self.ask("stop", "--reason", "enough of it")

@@ -151,6 +151,20 @@ class Hosts(unittest.TestCase):
         self.assertEqual(sorted(out.splitlines()), ["told a", "told b"], err)
         self.assertEqual(process.returncode, 128 + signal.SIGINT, err)
 
+    def test_forwarded_signals(self):
+        """A signal that stops nobody reaches the workers of all hosts, through relays, too."""
+        script = ('trap "echo told $FAKE_HOST" USR1; trap "exit 0" TERM; echo up; '
+                  'while :; do sleep 0.05; done')
+        process = self.start(["--hosts", "f[01-34]"], script)
+        for line in ["up\n"] * 34:
+            self.assertEqual(process.stdout.readline(), line)
+        process.send_signal(signal.SIGUSR1)
+        told = sorted(process.stdout.readline() for _ in range(34))
+        self.assertEqual(told, [f"told f{i:02}\n" for i in range(1, 35)])
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=harness.DEADLINE_S)
+        self.assertEqual((out, process.returncode), ("", 128 + signal.SIGTERM), err)
+
     def test_killed_root_leaves_nobody(self):
         process = self.start(["--hosts", "c[01-34]"], "echo $$; exec sleep 300")
         pids = [int(process.stdout.readline()) for _ in range(34)]

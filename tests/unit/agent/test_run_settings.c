@@ -5,11 +5,11 @@
 #include "agent/settings.h"
 #include "unit/unit.h"
 
-static const struct mst__machine machine = {.cpus = 8,
-                                            .gpus = 2,
-                                            .hostname = "here",
-                                            .cpus_origin = "affinity",
-                                            .gpus_origin = "/dev"};
+static struct mst__machine machine = {.cpus = 8,
+                                      .gpus = 2,
+                                      .hostname = "here",
+                                      .cpus_origin = "affinity",
+                                      .gpus_origin = "/dev"};
 static char *const program[] = {(char *)"./train", (char *)"--lr", (char *)"1", NULL};
 
 /* The input of a case; environment entries end with NULL. */
@@ -345,6 +345,7 @@ static void stopping(void **state)
     assert_int_equal(settings.stop_signals.numbers[1], SIGTERM);
     assert_int_equal(settings.notice_signal, SIGUSR1);
     assert_int_equal(settings.signal_scope, MST_SIGNAL_SCOPE_GROUP);
+    assert_int_equal(settings.forward_signals.count, 1);
     assert_int_equal(settings.forward_signals.numbers[0], SIGUSR2);
     mst__run_settings_close(&settings);
     assert_refused(GIVEN(TEXT(SIGNALS, "SIGTERM,SIGKILL")), "'SIGKILL' is not a signal");
@@ -439,6 +440,61 @@ static void without_memory(void **state)
     assert_int_equal(rv, 0);
 }
 
+static bool has(const struct mst__signal_list *list, int number)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        count += list->numbers[i] == number;
+    }
+    assert_true(count <= 1);
+    return count == 1;
+}
+
+static void forwarded_signals(void **state)
+{
+    (void)state;
+    struct mst__run_settings settings;
+    assert_read(GIVEN(0), &settings);
+    assert_int_equal(settings.forward_signals.count, 4);
+    assert_true(has(&settings.forward_signals, SIGUSR1));
+    assert_true(has(&settings.forward_signals, SIGUSR2));
+    assert_true(has(&settings.forward_signals, SIGWINCH));
+    assert_true(has(&settings.forward_signals, SIGCONT));
+    mst__run_settings_close(&settings);
+    assert_read(GIVEN(TEXT(FORWARD_SIGNALS, "none")), &settings);
+    assert_int_equal(settings.forward_signals.count, 0);
+    mst__run_settings_close(&settings);
+    assert_read(GIVEN(TEXT(SIGNALS, "TERM,USR1")), &settings); /* a signal that stops */
+    assert_false(has(&settings.forward_signals, SIGUSR1));
+    assert_true(has(&settings.forward_signals, SIGUSR2));
+    mst__run_settings_close(&settings);
+    assert_refused(GIVEN(TEXT(FORWARD_SIGNALS, "USR1,none")), "'none' is not a signal");
+}
+
+/* Ignored since the start, as with nohup, or in the background of a shell script. */
+static void ignored_signals(void **state)
+{
+    (void)state;
+    static const int of_terminals[] = {SIGHUP, SIGINT, SIGQUIT};
+    struct mst__run_settings settings;
+    for (size_t i = 0; i < sizeof of_terminals / sizeof of_terminals[0]; i++) {
+        machine.ignored_signals = UINT64_C(1) << (of_terminals[i] - 1);
+        assert_read(GIVEN(0), &settings);
+        assert_int_equal(settings.stop_signals.count, 3);
+        assert_false(has(&settings.stop_signals, of_terminals[i]));
+        mst__run_settings_close(&settings);
+        assert_read(GIVEN(TEXT(SIGNALS, "HUP,INT,QUIT")), &settings); /* they are asked for */
+        assert_int_equal(settings.stop_signals.count, 3);
+        mst__run_settings_close(&settings);
+    }
+    machine.ignored_signals = UINT64_MAX; /* a scheduler's signal stops in any case */
+    assert_read(GIVEN(0), &settings);
+    assert_int_equal(settings.stop_signals.count, 1);
+    assert_true(has(&settings.stop_signals, SIGTERM));
+    mst__run_settings_close(&settings);
+    machine.ignored_signals = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -456,6 +512,8 @@ int main(void)
         cmocka_unit_test(output),
         cmocka_unit_test(of_torchrun),
         cmocka_unit_test(without_memory),
+        cmocka_unit_test(forwarded_signals),
+        cmocka_unit_test(ignored_signals),
     };
     return MST_RUN_TESTS(tests);
 }

@@ -1,0 +1,369 @@
+/* unit/core/test_agent_limits.c - a launcher: heartbeats, pauses, budgets, outages. */
+#include "unit/core/agent_unit.h"
+
+static void hanging(void **state)
+{
+    (void)state;
+    options.startup_us = 10 * SECOND_US;
+    options.hang_us = 2 * SECOND_US;
+    begin();
+    run(0);
+    assert_true(is_due_in(10 * SECOND_US));
+    beats(0);
+    assert_true(is_due_in(2 * SECOND_US));
+    beats(1);
+    pass(SECOND_US);
+    beats(1);
+    pass(SECOND_US - 1);
+    assert_effects("");
+    pass(1);
+    assert_effects("restart 0:0/0; signal 15; ");
+    assert_string_equal(agent.cause_text, "no heartbeat for 2 s");
+    both_exit();
+    assert_effects("want; ");
+    run(1); /* nobody has sent a heartbeat in this generation */
+    assert_true(is_due_in(10 * SECOND_US));
+    pass(10 * SECOND_US - 1);
+    assert_effects("");
+    pass(1);
+    assert_effects("restart 0:0/0; signal 15; ");
+    assert_string_equal(agent.cause_text, "no heartbeat for 10 s");
+}
+
+/* Heartbeats are of one worker in one generation. */
+static void old_heartbeats(void **state)
+{
+    (void)state;
+    options.hang_us = 10 * SECOND_US;
+    begin();
+    run(0);
+    assert_true(mst__agent_due_us(&agent) == INT64_MAX);
+    pass(8 * SECOND_US);
+    beats(0);
+    assert_true(is_due_in(10 * SECOND_US));
+    pass(3 * SECOND_US);
+    beats(1);
+    assert_true(is_due_in(7 * SECOND_US));
+    beats(0);
+    assert_true(is_due_in(10 * SECOND_US));
+    exits(0, 0, 0); /* a worker that has ended need not send any */
+    beats(0);
+    pass(9 * SECOND_US);
+    beats(1);
+    pass(10 * SECOND_US - 1);
+    assert_effects("");
+    over(MST_AGENT_REASON_LEAVE);
+    exits(1, 0, TERM);
+    assert_effects("signal 15; want; ");
+    run(0);
+    assert_true(mst__agent_due_us(&agent) == INT64_MAX);
+    pass(30 * SECOND_US);
+    assert_effects("");
+}
+
+static void pauses_grow(void **state)
+{
+    (void)state;
+    options.workers_count = 1;
+    options.pause_us = SECOND_US;
+    options.pause_us_max = 3 * SECOND_US;
+    begin();
+    run(0);
+    static const int64_t pauses_us[] = {SECOND_US, 2 * SECOND_US, 3 * SECOND_US, 3 * SECOND_US};
+    for (uint32_t i = 0; i < 4; i++) {
+        exits(0, 1, 0);
+        happens(MST_AGENT_EVENT_SEALED);
+        assigned(i + 1);
+        assert_effects("restart 0:1/0; want; assign; ");
+        assert_true(is_due_in(pauses_us[i]));
+        pass(pauses_us[i] - 1);
+        assert_effects("");
+        assigned(i + 1); /* told twice: the pause does not begin again */
+        assert_true(is_due_in(1));
+        pass(1);
+        assert_effects("start; ");
+    }
+    over(MST_AGENT_REASON_FAILURE); /* of another node: the same pause */
+    exits(0, 0, TERM);
+    happens(MST_AGENT_EVENT_SEALED);
+    assigned(2);
+    assert_true(is_due_in(2 * SECOND_US));
+    over(MST_AGENT_REASON_LEAVE); /* in the pause */
+    assert_true(mst__agent_due_us(&agent) == INT64_MAX);
+    assert_effects("signal 15; want; assign; want; ");
+    run(2); /* not for changes of membership */
+    over(MST_AGENT_REASON_LEAVE);
+    exits(0, 0, TERM);
+    assert_effects("signal 15; want; ");
+    run(4);
+}
+
+static void gives_up(void **state)
+{
+    (void)state;
+    options.workers_count = 1;
+    options.quick_us = 5 * SECOND_US;
+    options.quick_max = 2;
+    begin();
+    fails_after(5 * SECOND_US - 1);
+    assert_effects("restart 0:1/0; want; ");
+    fails_after(5 * SECOND_US); /* this one has run for a while */
+    assert_effects("restart 0:1/0; want; ");
+    fails_after(0);
+    assert_effects("restart 0:1/0; want; ");
+    run(3);
+    exits(0, 0, 0); /* success: others fail */
+    over(MST_AGENT_REASON_LEAVE);
+    assert_effects("finish; want; ");
+    fails_after(0);
+    assert_effects("restart 0:1/0; want; ");
+    fails_after(5 * SECOND_US - 1);
+    assert_effects("restart 0:1/0; close; want; ");
+    closed(MST_JOB_OUTCOME_ASKED, NULL);
+    assert_effects("end 1; ");
+
+    options.quick_max = 0;
+    begin();
+    for (int i = 0; i < 20; i++) {
+        fails_after(0);
+        assert_effects("restart 0:1/0; want; ");
+    }
+    closed(MST_JOB_OUTCOME_ASKED, NULL);
+    assert_effects("end 2; ");
+}
+
+/* Failures of others count, so that all nodes know why the job is closed; a node that has not
+ * seen them hears that it was closed on request. */
+static void others_give_up(void **state)
+{
+    (void)state;
+    const struct mst__cause cause = {.rank = 3, .status = 4, .node = mst_bytes_str("other")};
+    options.quick_us = 5 * SECOND_US;
+    options.quick_max = 2;
+    begin();
+    for (uint32_t i = 0; i < 2; i++) {
+        run(i);
+        step((struct mst__agent_event){
+            .kind = MST_AGENT_EVENT_OVER, .reason = MST_AGENT_REASON_FAILURE, .cause = &cause});
+        exits(0, 0, TERM);
+        exits(1, 0, TERM);
+        assert_effects("signal 15; want; ");
+    }
+    closed(MST_JOB_OUTCOME_ASKED, NULL);
+    assert_effects("end 1; ");
+    assert_int_equal(agent.cause.status, 4);
+    begin();
+    run(0);
+    closed(MST_JOB_OUTCOME_ASKED, NULL);
+    exits(0, 0, TERM);
+    exits(1, 0, TERM);
+    assert_effects("signal 15; end 2; ");
+}
+
+/* A round that is over before this node's workers have run is no generation of them that failed. */
+static void failures_before_the_start(void **state)
+{
+    (void)state;
+    options.quick_us = 5 * SECOND_US;
+    options.quick_max = 1;
+    begin();
+    happens(MST_AGENT_EVENT_SEALED);
+    over(MST_AGENT_REASON_FAILURE);
+    happens(MST_AGENT_EVENT_SEALED);
+    assigned(1);
+    over(MST_AGENT_REASON_LEAVE);
+    over(MST_AGENT_REASON_FAILURE); /* it stops already */
+    both_exit();
+    assert_effects("assign; want; assign; start; signal 15; want; ");
+    assert_int_equal(agent.quick_count, 0);
+    closed(MST_JOB_OUTCOME_ASKED, NULL);
+    assert_effects("end 2; ");
+}
+
+static void cut_off(void **state)
+{
+    (void)state;
+    options.cut_us = 60 * SECOND_US;
+    begin();
+    run(0);
+    for (int i = 0; i < 2; i++) {
+        cut();
+        assert_true(is_due_in(60 * SECOND_US));
+        pass(59 * SECOND_US);
+        happens(MST_AGENT_EVENT_AGAIN);
+        assert_true(mst__agent_due_us(&agent) == INT64_MAX);
+        pass(SECOND_US);
+        assert_effects("");
+    }
+    cut();
+    exits(0, 0, 0);
+    pass(60 * SECOND_US - 1);
+    assert_effects("");
+    pass(1);
+    assert_effects("signal 15; ");
+    assert_true(is_due_in(30 * SECOND_US));
+    exits(1, 0, 0);
+    assert_effects("leave; end 9; ");
+    assert_string_equal(agent.err.msg, "gone");
+    assert_false(agent.is_untold);
+    begin(); /* between the round and its workers */
+    happens(MST_AGENT_EVENT_SEALED);
+    cut();
+    pass(60 * SECOND_US);
+    assert_effects("assign; leave; end 9; ");
+}
+
+/* When the work is done, nobody can be told. It was a success nevertheless. */
+static void cut_off_after_the_work(void **state)
+{
+    (void)state;
+    options.cut_us = 60 * SECOND_US;
+    begin();
+    run(0);
+    cut();
+    exits(0, 0, 0);
+    exits(1, 0, 0);
+    assert_effects("finish; ");
+    pass(60 * SECOND_US - 1);
+    assert_effects("");
+    pass(1);
+    assert_effects("leave; end 0; ");
+    assert_true(agent.is_untold);
+    begin(); /* it was told in time */
+    run(0);
+    exits(0, 0, 0);
+    exits(1, 0, 0);
+    cut();
+    happens(MST_AGENT_EVENT_AGAIN);
+    closed(MST_JOB_OUTCOME_FINISHED, NULL);
+    assert_effects("finish; end 0; ");
+    assert_false(agent.is_untold);
+}
+
+/* The wait for a round has its own limit; that of an outage before it does not end the node. */
+static void cut_off_before_a_wait(void **state)
+{
+    (void)state;
+    options.cut_us = 60 * SECOND_US;
+    begin();
+    cut();
+    assert_true(mst__agent_due_us(&agent) == INT64_MAX);
+    run(0);
+    cut();
+    over(MST_AGENT_REASON_LEAVE);
+    assert_true(is_due_in(30 * SECOND_US));
+    both_exit();
+    assert_effects("signal 15; want; ");
+    assert_true(mst__agent_due_us(&agent) == INT64_MAX);
+    pass(61 * SECOND_US);
+    assert_effects("");
+    happens(MST_AGENT_EVENT_SEALED);
+    cut();
+    over(MST_AGENT_REASON_LEAVE);
+    assert_true(mst__agent_due_us(&agent) == INT64_MAX);
+    assert_effects("assign; want; ");
+    run(0);
+    exits(0, 0, 0);
+    exits(1, 0, 0);
+    cut();
+    over(MST_AGENT_REASON_LEAVE);
+    assert_true(mst__agent_due_us(&agent) == INT64_MAX);
+    pass(61 * SECOND_US);
+    assert_effects("finish; want; ");
+    run(0);
+    assert_true(mst__agent_due_us(&agent) == INT64_MAX);
+}
+
+/* So many failures of this node, in a row or not; those of others do not count. */
+static void excluded(void **state)
+{
+    (void)state;
+    options.workers_count = 1;
+    options.exclude_max = 2;
+    begin();
+    fails_after(0);
+    assert_effects("restart 0:1/0; want; ");
+    run(1);
+    over(MST_AGENT_REASON_FAILURE);
+    exits(0, 1, 0);
+    assert_effects("signal 15; want; ");
+    run(2);
+    exits(0, 0, 0);
+    over(MST_AGENT_REASON_LEAVE);
+    assert_effects("finish; want; ");
+    fails_after(0);
+    assert_effects("restart 0:1/0; leave; end 8; ");
+    options.exclude_max = 0;
+    begin();
+    for (int i = 0; i < 20; i++) {
+        fails_after(0);
+        assert_effects("restart 0:1/0; want; ");
+    }
+}
+
+static void cannot_start(void **state)
+{
+    (void)state;
+    begin();
+    run(0);
+    struct mst_err err;
+    (void)mst__fail(&err, MST_ENOTFOUND, 0, "no such program");
+    step((struct mst__agent_event){
+        .kind = MST_AGENT_EVENT_UNSTARTED, .worker = 1, .status = 127, .err = &err});
+    assert_effects("restart 1:127/0; signal 15; ");
+    exits(0, 0, TERM);
+    assert_effects("leave; end 6; ");
+    assert_string_equal(agent.err.msg, "no such program");
+    begin(); /* not even the first one */
+    run(0);
+    step((struct mst__agent_event){
+        .kind = MST_AGENT_EVENT_UNSTARTED, .worker = 0, .status = 126, .err = &err});
+    assert_effects("restart 0:126/0; leave; end 6; ");
+}
+
+static void no_round(void **state)
+{
+    (void)state;
+    struct mst_err err;
+    (void)mst__fail(&err, MST_ETIMEOUT, 0, "nobody came");
+    begin();
+    step((struct mst__agent_event){.kind = MST_AGENT_EVENT_REFUSED, .err = &err});
+    assert_effects("leave; end 5; ");
+    begin();
+    for (int i = 1; i < MST_AGENT_UNASSIGNED_MAX; i++) {
+        happens(MST_AGENT_EVENT_SEALED);
+        step((struct mst__agent_event){.kind = MST_AGENT_EVENT_UNASSIGNED, .err = &err});
+        assert_effects("assign; want; ");
+    }
+    happens(MST_AGENT_EVENT_SEALED);
+    step((struct mst__agent_event){.kind = MST_AGENT_EVENT_UNASSIGNED, .err = &err});
+    assert_effects("assign; leave; end 5; ");
+    assert_string_equal(agent.err.msg, "nobody came");
+    begin();
+    for (int i = 1; i < 3 * MST_AGENT_UNASSIGNED_MAX; i++) { /* never so many in a row */
+        happens(MST_AGENT_EVENT_SEALED);
+        if (i % MST_AGENT_UNASSIGNED_MAX != 0) {
+            step((struct mst__agent_event){.kind = MST_AGENT_EVENT_UNASSIGNED, .err = &err});
+            assert_effects("assign; want; ");
+            continue;
+        }
+        assigned(0);
+        step((struct mst__agent_event){.kind = MST_AGENT_EVENT_UNASSIGNED, .err = &err}); /* late */
+        over(MST_AGENT_REASON_LEAVE);
+        both_exit();
+        assert_effects("assign; start; signal 15; want; ");
+    }
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup(name, reset)
+    const struct CMUnitTest tests[] = {
+        CASE(hanging),  CASE(old_heartbeats),         CASE(pauses_grow),
+        CASE(gives_up), CASE(others_give_up),         CASE(failures_before_the_start),
+        CASE(cut_off),  CASE(cut_off_after_the_work), CASE(cut_off_before_a_wait),
+        CASE(excluded), CASE(cannot_start),           CASE(no_round),
+    };
+#undef CASE
+    return MST_RUN_TESTS(tests);
+}
