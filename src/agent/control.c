@@ -178,13 +178,9 @@ static int take_command(struct mst__control *control)
 /* Pause, because the store cannot be reached. The end of the thread cuts the pause short. */
 static void pause_thread(struct mst__control *control)
 {
-    struct timespec until;
-    int64_t until_ms = mst__clock_wall_us() / 1000 + RETRY_MS;
-    until.tv_sec = (time_t)(until_ms / 1000);
-    until.tv_nsec = (long)(until_ms % 1000) * 1000000;
     pthread_mutex_lock(&control->mutex);
     if (!control->is_ending) {
-        (void)pthread_cond_timedwait(&control->cond, &control->mutex, &until); /* either is fine */
+        mst__cond_wait_until(&control->cond, &control->mutex, mst__clock_deadline_ms(RETRY_MS));
     }
     pthread_mutex_unlock(&control->mutex);
 }
@@ -322,7 +318,7 @@ int mst__control_new(uv_loop_t *loop,
         return rv;
     }
     (void)pthread_mutex_init(&control->mutex, NULL); /* neither fails on Linux */
-    (void)pthread_cond_init(&control->cond, NULL);
+    mst__cond_init(&control->cond);
     rv = uv_async_init(loop, &control->async, on_async);
     MST_ASSERT(rv == 0);
     control->async.data = control;

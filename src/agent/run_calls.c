@@ -349,7 +349,7 @@ int mst__caller_open(struct mst__run *run, struct mst_err *reterr)
     caller->async.data = run;
     caller->has_async = true;
     (void)pthread_mutex_init(&caller->mutex, NULL); /* cannot fail */
-    (void)pthread_cond_init(&caller->cond, NULL);
+    mst__cond_init(&caller->cond);
     return 0;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/thread.h"
 
 /* A condition cannot be signalled by a descriptor, so the descriptor is checked this often. */
 #define SLICE_MS 20
@@ -115,11 +116,7 @@ int mst__until_cond(struct mst__until until, pthread_cond_t *cond, pthread_mutex
     }
     int64_t slice_ms = until.wake_fd < 0 ? wait_ms_max() : SLICE_MS;
     int64_t end_ms = mst__until_sooner(until, mst__clock_deadline_ms(slice_ms)).deadline_ms;
-    struct timespec end = {
-        .tv_sec = (time_t)(end_ms / 1000),
-        .tv_nsec = (long)(end_ms % 1000) * 1000000,
-    };
-    (void)pthread_cond_timedwait(cond, mutex, &end); /* signalled or timed out: the caller checks */
+    mst__cond_wait_until(cond, mutex, end_ms);
     if (on_wait != NULL) {
         /* The function may need the same mutex. */
         (void)pthread_mutex_unlock(mutex);

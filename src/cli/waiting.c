@@ -307,15 +307,6 @@ static void start_wait(struct mst__waiting *waiting, int64_t began_ms)
     mst__buf_clear(&waiting->told);
 }
 
-/* Sleep until @until_ms, or until there is work. The caller holds the lock. */
-static void rest(struct mst__waiting *waiting, int64_t until_ms)
-{
-    struct timespec until = {.tv_sec = (time_t)(until_ms / 1000),
-                             .tv_nsec = (long)(until_ms % 1000) * 1000000};
-    (void)pthread_cond_timedwait(&waiting->cond, &waiting->mutex, &until); /* the caller checks
-                                                                              again */
-}
-
 /* Process the current wait. The caller holds the lock, which is released during a look. */
 static void wait_on(struct mst__waiting *waiting)
 {
@@ -368,7 +359,7 @@ static void *watch(void *arg)
                                    ? waiting->tell_ms
                                    : waiting->look_ms;
             if (waiting->is_waiting && waiting->wait == wait && !waiting->is_stopping) {
-                rest(waiting, until_ms);
+                mst__cond_wait_until(&waiting->cond, &waiting->mutex, until_ms);
             }
         }
     }
@@ -421,11 +412,7 @@ int mst__waiting_new(const struct mst_params *params,
     mst__buf_init(&waiting->told, TEXT_SIZE_MAX);
     mst__buf_init(&waiting->most_names, TEXT_SIZE_MAX);
     name_where(waiting);
-    pthread_condattr_t monotonic;
-    (void)pthread_condattr_init(&monotonic); /* in glibc, these return 0 */
-    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&waiting->cond, &monotonic);
-    (void)pthread_condattr_destroy(&monotonic);
+    mst__cond_init(&waiting->cond);
     (void)pthread_mutex_init(&waiting->mutex, NULL);
     int rv =
         mst_params_duration_ms(params, "join_timeout", JOIN_MS_DEFAULT, &waiting->join_ms, reterr);

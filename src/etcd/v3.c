@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/until.h"
 #include "etcd/secret.h"
 #include "etcd/v3_self.h"
@@ -642,11 +643,7 @@ int mst__v3_new(const struct mst__http_options *options,
     }
     *v3 = (struct mst__v3){.log = options->log};
     (void)pthread_mutex_init(&v3->mutex, NULL); /* none of these fails on Linux */
-    pthread_condattr_t attributes;
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&v3->changed, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
+    mst__cond_init(&v3->changed);
     struct mst__http_options http_options = *options;
     http_options.user = NULL;
     http_options.password = NULL;

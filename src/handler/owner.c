@@ -49,11 +49,7 @@ int mst__owner_init(struct mst__owner *owner,
 {
     *owner = (struct mst__owner){.watch = watch, .self = self};
     (void)pthread_mutex_init(&owner->mutex, NULL); /* none of these fails on Linux */
-    pthread_condattr_t attributes;
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&owner->cond, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
+    mst__cond_init(&owner->cond);
     int *fds[] = {&owner->cancel_fd, &owner->call_fd, &owner->stop_fd, &owner->news_fd,
                   &owner->begun_fd};
     int rv = 0;

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -194,15 +193,6 @@ static bool file_write(struct mst__journal_file *file, struct mst_bytes bytes)
 
 /* --- the thread --- */
 
-/* Wait until @deadline_ms, or until something changes. The mutex is held. */
-static void wait_until(struct mst__journal_file *file, int64_t deadline_ms)
-{
-    struct timespec until = {.tv_sec = (time_t)(deadline_ms / 1000),
-                             .tv_nsec = (long)(deadline_ms % 1000) * 1000000};
-    (void)pthread_cond_timedwait(&file->changed, &file->mutex, &until); /* the caller checks
-                                                                           again */
-}
-
 /* Wait for records or the end, and sync unsynced data in time. The mutex is held. */
 static void wait_for_records(struct mst__journal_file *file)
 {
@@ -212,7 +202,7 @@ static void wait_for_records(struct mst__journal_file *file)
             (void)pthread_cond_wait(&file->changed, &file->mutex); /* cannot fail */
         } else if (mst__clock_ms() < file->synced_ms + SYNC_MS) {
             file->is_idle = true;
-            wait_until(file, file->synced_ms + SYNC_MS);
+            mst__cond_wait_until(&file->changed, &file->mutex, file->synced_ms + SYNC_MS);
         } else {
             (void)pthread_mutex_unlock(&file->mutex); /* cannot fail, as the next ones */
             file_sync(file);
@@ -222,7 +212,7 @@ static void wait_for_records(struct mst__journal_file *file)
     file->is_idle = false;
     int64_t end_ms = mst__clock_deadline_ms(file->is_failing ? SYNC_MS : GATHER_MS);
     while (!file->is_closing && mst__clock_ms() < end_ms) {
-        wait_until(file, end_ms);
+        mst__cond_wait_until(&file->changed, &file->mutex, end_ms);
     }
 }
 
@@ -296,11 +286,7 @@ static void file_free(struct mst__journal_file *file)
 
 static void init_locks(struct mst__journal_file *file)
 {
-    pthread_condattr_t attributes;
-    (void)pthread_condattr_init(&attributes); /* none of these can fail */
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&file->changed, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
+    mst__cond_init(&file->changed);
     (void)pthread_mutex_init(&file->mutex, NULL);
 }
 
@@ -357,7 +343,7 @@ void mst__journal_file_close(struct mst__journal_file *file)
     file->is_closing = true;
     (void)pthread_cond_broadcast(&file->changed);
     while (!file->is_done && mst__clock_ms() < end_ms) {
-        wait_until(file, end_ms);
+        mst__cond_wait_until(&file->changed, &file->mutex, end_ms);
     }
     bool is_done = file->is_done;
     (void)pthread_mutex_unlock(&file->mutex);

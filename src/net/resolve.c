@@ -87,11 +87,7 @@ static struct resolve_job *job_new(const struct mst__endpoint *endpoint, int fla
         return NULL;
     }
     (void)pthread_mutex_init(&job->mutex, NULL); /* never fails on Linux */
-    pthread_condattr_t attributes;
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&job->done_cond, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
+    mst__cond_init(&job->done_cond);
     memcpy(job->host, endpoint->host, sizeof job->host);
     (void)snprintf(job->service, sizeof job->service, "%u", endpoint->port); /* fits */
     job->flags = flags;

@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/until.h"
 #include "handler/builtin.h"
 #include "handler/hosted.h"
@@ -272,11 +273,7 @@ static struct c10d *c10d_new(const char *run_id, const char *where)
         return NULL;
     }
     (void)pthread_mutex_init(&c10d->mutex, NULL); /* none of these fails on Linux */
-    pthread_condattr_t attributes;
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&c10d->cond, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
+    mst__cond_init(&c10d->cond);
     size_t key_size = sizeof MST_RECORD_PREFIX + strlen(run_id);
     c10d->key = mst__malloc(key_size);
     c10d->where = mst__strdup(where);

@@ -14,6 +14,7 @@
 #include "base/fork.h"
 #include "base/mem.h"
 #include "base/sized.h"
+#include "base/thread.h"
 #include "store/store.h"
 
 /* --- making and closing --- */
@@ -51,7 +52,7 @@ int mst__store_new(struct mst__storage *storage,
     atomic_init(&store->is_interrupted, false);
     atomic_init(&store->calls, 0);
     (void)pthread_mutex_init(&store->mutex, NULL); /* neither fails on Linux */
-    (void)pthread_cond_init(&store->quiet_cond, NULL);
+    mst__cond_init(&store->quiet_cond);
     if (prefix.size > 0) {
         memcpy(store->prefix, prefix.data, prefix.size);
     }

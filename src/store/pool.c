@@ -19,6 +19,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "store/backoff.h"
 
 /* Pauses between attempts to connect. */
@@ -63,11 +64,7 @@ int mst__pool_init(struct mst__pool *pool,
                        mst__endpoint_format(&url->endpoint, text)); /* for people */
     }
     (void)pthread_mutex_init(&pool->mutex, NULL); /* none of these fails on Linux */
-    pthread_condattr_t attributes;
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&pool->idle_cond, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
+    mst__cond_init(&pool->idle_cond);
     return 0;
 }
 
