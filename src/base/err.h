@@ -15,8 +15,8 @@ void mst__err_fill(struct mst_err *reterr, int code, int sys, const char *format
 /* The same, and the value is @code. A macro, so that analyzers see the error code. */
 #define mst__fail(reterr, code, ...) (mst__err_fill((reterr), (code), __VA_ARGS__), (code))
 
-/* The same for a code @sys that is not an errno, or whose text is already in @format: it is stored
- * with its @domain and adds nothing to the message. */
+/* The same for a code @sys that is not an errno, or whose text is already in the message: it is
+ * stored with its @domain and adds nothing to the message. */
 void mst__err_code(struct mst_err *reterr, enum mst_err_domain domain, int sys);
 #define mst__fail_from(reterr, code, domain, sys, ...)                                          \
     (mst__err_fill((reterr), (code), 0, __VA_ARGS__), mst__err_code((reterr), (domain), (sys)), \

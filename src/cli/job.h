@@ -32,7 +32,7 @@ struct mst__cli_job_act {
     /* Carry out the command with the open job. @argument is the first one that is not an option, or
      * NULL. Returns the exit code. */
     int (*fn)(const struct mst__cli_job *job, const char *argument, void *arg);
-    /* Called before @fn; may be NULL. Returns an error for a missing option, or NULL. */
+    /* Called before fn; may be NULL. Returns an error for a missing option, or NULL. */
     const char *(*missing)(const void *arg);
     void *arg;
 };

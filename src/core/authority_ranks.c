@@ -13,7 +13,7 @@ static bool is_digit(uint8_t byte)
     return byte >= '0' && byte <= '9';
 }
 
-/* Where the run of digits, and the run of zeros before @end, that start at @at are over. */
+/* Where the digits that start at @at are over. */
 static size_t digits_end(struct mst_bytes text, size_t at)
 {
     while (at < text.size && is_digit(text.data[at])) {
@@ -22,6 +22,7 @@ static size_t digits_end(struct mst_bytes text, size_t at)
     return at;
 }
 
+/* The same of zeros, at most @end. */
 static size_t zeros_end(struct mst_bytes text, size_t at, size_t end)
 {
     while (at < end && text.data[at] == '0') {

@@ -135,7 +135,7 @@ int mst__v2_put(struct mst__v2 *v2,
                 struct mst__until until,
                 struct mst__v2_answer *answer,
                 struct mst_err *reterr);
-/* condition: ALWAYS, IF_VALUE or IF_INDEX. @is_dir and @is_recursive are those of the API. */
+/* condition: ALWAYS, IF_VALUE or IF_INDEX. is_dir and @is_recursive are those of the API. */
 int mst__v2_delete(struct mst__v2 *v2,
                    const struct mst__v2_write *write,
                    bool is_recursive,

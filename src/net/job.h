@@ -94,7 +94,7 @@ bool mst__job_take(struct mst_server *server,
                    const struct mst__job_message *message,
                    struct mst_err *reterr);
 
-/* Bytes have arrived on @conn, which has a seat: its node is alive, even if they are served
+/* Bytes have arrived on the connection of @seat: its node is alive, even if they are served
  * later. */
 void mst__job_heard(const struct mst__job_seat *seat);
 

@@ -103,7 +103,7 @@ int mst__job_snapshot(const struct mst_server *server,
 
 /* --- all of them --- */
 
-/* @list borrows from @jobs, which the caller closes. */
+/* @ret_list borrows from @jobs, which the caller closes. */
 static void jobs_list(const struct mst_server *server,
                       struct mst__buf *jobs,
                       struct mst__job_list *ret_list)

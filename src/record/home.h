@@ -69,8 +69,8 @@ struct mst__record_home_ops {
                        struct mst__until until,
                        struct mst_err *reterr);
 
-    /* The store that the nodes share, for keys beside the record. Borrowed from the home. With
-     * @is_lazy it sends no request. */
+    /* The store that the nodes share, for keys beside the record. Borrowed from the home. A
+     * home that is lazy sends no request. */
     int (*store)(void *self,
                  struct mst__until until,
                  struct mst_store **ret_store,

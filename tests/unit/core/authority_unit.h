@@ -342,7 +342,7 @@ static inline void run_lose(struct unit_run *run, const char *name)
     run_drain(run);
 }
 
-/* The work of @name in the current round is done, or has failed with @status. */
+/* The work of @name in the current round is done. */
 static inline int run_finish(struct unit_run *run, const char *name)
 {
     int rv = step_word(&run->authority, run_id(run, name), run->authority.round_epoch,
@@ -351,6 +351,7 @@ static inline int run_finish(struct unit_run *run, const char *name)
     return rv;
 }
 
+/* It has failed with @status. */
 static inline int run_fail(struct unit_run *run, const char *name, int32_t status)
 {
     const struct mst__cause cause = {.worker = 1, .status = status, .text = mst_bytes_str("boom")};
