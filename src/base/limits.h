@@ -135,7 +135,8 @@ static_assert(3 * MST_WAIT_PART <= MST_TURN_STEPS, "a key, its place, and one st
 /* How long a failed assertion waits for stderr before it ends the program without a message. */
 #define MST_LAST_WORDS_S 1
 
-/* Connections of one store handle, one per thread inside a call. */
+/* Connections of one store handle, one per thread inside a call that is answered at once; those of
+ * calls that wait are not counted. */
 #define MST_POOL_MAX 64
 
 /* A file store's log. */

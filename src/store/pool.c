@@ -84,6 +84,7 @@ void mst__pool_close(struct mst__pool *pool)
         pool->open_count--;
     }
     MST_ASSERT(pool->open_count == 0);
+    MST_ASSERT(pool->waiting_count == 0);
     (void)pthread_cond_destroy(&pool->idle_cond); /* no thread waits any more */
     (void)pthread_mutex_destroy(&pool->mutex);
     mst__free(pool->path);
@@ -286,18 +287,40 @@ static struct mst__pool_conn *take_idle(struct mst__pool *pool)
     return conn;
 }
 
-/* Wait for an idle connection, or for room for a new one, which is then counted. With @fresh, an
- * idle one is closed to make room. NULL in @ret_conn means room. */
+/* A call that waits needs no turn: any number of them may be under way, since each may wait for a
+ * call that is still to come. Only the first takes the last connection from the others; when
+ * descriptors run out, one is left for the call that all wait for. With the mutex held. */
+static struct mst__pool_conn *take_to_wait(struct mst__pool *pool)
+{
+    struct mst__pool_conn *idle = NULL;
+    if (pool->waiting_count == 0 || pool->open_count > 1) {
+        idle = take_idle(pool);
+    }
+    if (idle != NULL) {
+        pool->open_count--;
+        idle->is_waiting = true;
+    }
+    pool->waiting_count++;
+    return idle;
+}
+
+/* Wait for an idle connection, or for room for a new one, which is then counted. For a fresh one,
+ * an idle one is closed to make room. NULL in @ret_conn means room. */
 static int pool_reserve(struct mst__pool *pool,
-                        bool fresh,
+                        enum mst__pool_use use,
                         struct mst__until until,
                         struct mst__pool_conn **ret_conn)
 {
+    bool fresh = use == MST_POOL_FRESH;
     int rv = 0;
     int over = 0;
     *ret_conn = NULL;
     (void)pthread_mutex_lock(&pool->mutex); /* a default mutex: cannot fail */
     for (;;) {
+        if (use == MST_POOL_WAIT) {
+            *ret_conn = take_to_wait(pool);
+            break;
+        }
         if (fresh && pool->open_count < MST_POOL_MAX) {
             pool->open_count++;
             break;
@@ -325,19 +348,21 @@ static int pool_reserve(struct mst__pool *pool,
     return rv;
 }
 
-static void pool_unreserve(struct mst__pool *pool)
+static void pool_unreserve(struct mst__pool *pool, bool is_waiting)
 {
     (void)pthread_mutex_lock(&pool->mutex);
-    MST_ASSERT(pool->open_count > 0);
-    pool->open_count--;
+    size_t *count = is_waiting ? &pool->waiting_count : &pool->open_count;
+    MST_ASSERT(*count > 0);
+    (*count)--;
     (void)pthread_cond_signal(&pool->idle_cond); /* cannot fail */
     (void)pthread_mutex_unlock(&pool->mutex);
 }
 
 void mst__pool_drop(struct mst__pool *pool, struct mst__pool_conn *conn)
 {
+    bool is_waiting = conn->is_waiting;
     conn_free(conn);
-    pool_unreserve(pool);
+    pool_unreserve(pool, is_waiting);
 }
 
 void mst__pool_put(struct mst__pool *pool, struct mst__pool_conn *conn)
@@ -350,11 +375,22 @@ void mst__pool_put(struct mst__pool *pool, struct mst__pool_conn *conn)
         mst__buf_close(&conn->output);
     }
     (void)pthread_mutex_lock(&pool->mutex);
-    conn->idle_ms = mst__clock_ms();
-    conn->next = pool->idle;
-    pool->idle = conn;
-    (void)pthread_cond_signal(&pool->idle_cond); /* cannot fail */
+    bool is_kept = !conn->is_waiting || pool->open_count < MST_POOL_MAX;
+    if (is_kept && conn->is_waiting) {
+        conn->is_waiting = false;
+        pool->waiting_count--;
+        pool->open_count++;
+    }
+    if (is_kept) {
+        conn->idle_ms = mst__clock_ms();
+        conn->next = pool->idle;
+        pool->idle = conn;
+        (void)pthread_cond_signal(&pool->idle_cond); /* cannot fail */
+    }
     (void)pthread_mutex_unlock(&pool->mutex);
+    if (!is_kept) {
+        mst__pool_drop(pool, conn);
+    }
 }
 
 static struct mst__pool_conn *conn_new(const struct mst__pool *pool)
@@ -392,14 +428,14 @@ void mst__pool_prune(struct mst__pool *pool, int64_t idle_ms)
 }
 
 int mst__pool_get(struct mst__pool *pool,
-                  bool fresh,
+                  enum mst__pool_use use,
                   struct mst__until until,
                   struct mst__pool_conn **ret_conn,
                   struct mst_err *reterr)
 {
     for (;;) {
         struct mst__pool_conn *conn = NULL;
-        int rv = pool_reserve(pool, fresh, until, &conn);
+        int rv = pool_reserve(pool, use, until, &conn);
         if (rv != 0) {
             return mst__fail(reterr, rv, 0, "all %d connections to %s stayed in use", MST_POOL_MAX,
                              pool->name);
@@ -414,9 +450,10 @@ int mst__pool_get(struct mst__pool *pool,
         }
         conn = conn_new(pool);
         if (conn == NULL) {
-            pool_unreserve(pool);
+            pool_unreserve(pool, use == MST_POOL_WAIT);
             return mst__fail(reterr, MST_ENOMEM, 0, "connection to %s", pool->name);
         }
+        conn->is_waiting = use == MST_POOL_WAIT;
         rv = connect_until(pool, until, conn, reterr);
         if (rv != 0) {
             mst__pool_drop(pool, conn);

@@ -1,5 +1,9 @@
 /* store/pool.h - the connections of a tcp store: one per thread inside a call, kept for later
- * calls. Greets servers, and recognises their dialect. */
+ * calls. Greets servers, and recognises their dialect.
+ *
+ * At most MST_POOL_MAX are open for calls that are answered at once, and idle; a further call waits
+ * for its turn. Calls that wait for something are not among them: another call may have to end
+ * their wait. */
 #ifndef MST_STORE_POOL_H
 #define MST_STORE_POOL_H
 
@@ -13,6 +17,7 @@ struct mst__pool_conn {
     struct mst__client client;
     struct mst__pool_conn *next; /* next idle connection */
     enum mst__dialect dialect;
+    bool is_waiting; /* in a call that waits, and counted there */
     int64_t idle_ms; /* since when it is idle */
     /* Cancelled waits that the server has not yet confirmed: each with a 01, perhaps after the 00
      * of a wait that ended at the last moment. */
@@ -31,7 +36,8 @@ struct mst__pool {
     pthread_mutex_t mutex; /* guards everything below */
     pthread_cond_t idle_cond;
     struct mst__pool_conn *idle;
-    size_t open_count;
+    size_t open_count;         /* idle, and in calls that are answered at once */
+    size_t waiting_count;      /* in calls that wait */
     enum mst__dialect dialect; /* of the last server; UNKNOWN = probe */
     uint64_t epoch;            /* incremented when the server may have been replaced */
     uint64_t connects;
@@ -48,16 +54,22 @@ int mst__pool_init(struct mst__pool *pool,
 /* No connection may be in use. */
 void mst__pool_close(struct mst__pool *pool);
 
+enum mst__pool_use {
+    MST_POOL_SHORT, /* for a request that is answered at once */
+    MST_POOL_FRESH, /* the same, on a new connection */
+    MST_POOL_WAIT,  /* for a request that waits for something */
+};
+
 /**
- * Get a connection: an idle one that is still usable, or with @fresh always a new one. Retries to
- * connect as long as @until allows.
+ * Get a connection: an idle one that is still usable, or a new one. Retries to connect as long as
+ * @until allows.
  *
  * Returns 0; MST_ECONN, MST_ERESOLVE, MST_ETIMEOUT (no server answered), MST_EPROTO (another kind
  * of server answered), MST_EINVAL, MST_ESYS, MST_ENOMEM. Return it with mst__pool_put or
  * mst__pool_drop.
  */
 int mst__pool_get(struct mst__pool *pool,
-                  bool fresh,
+                  enum mst__pool_use use,
                   struct mst__until until,
                   struct mst__pool_conn **ret_conn,
                   struct mst_err *reterr);

@@ -447,7 +447,11 @@ static int exchange_run(struct exchange *exchange,
         .until = exchange->until,
         .request_size = 1,
     };
-    int rv = mst__pool_get(pool, fresh, exchange->until, &exchange->conn, reterr);
+    enum mst__op op = exchange->command->op;
+    enum mst__pool_use use = fresh             ? MST_POOL_FRESH
+                             : is_blocking(op) ? MST_POOL_WAIT
+                                               : MST_POOL_SHORT;
+    int rv = mst__pool_get(pool, use, exchange->until, &exchange->conn, reterr);
     if (rv != 0) {
         return rv;
     }
@@ -458,7 +462,6 @@ static int exchange_run(struct exchange *exchange,
     }
     exchange->connected = true;
     exchange->keep = true;
-    enum mst__op op = exchange->command->op;
     if (!mst__wire_has_op(exchange->conn->dialect, op)) {
         rv = mst__fail(reterr, MST_ENOTSUP, 0, "the server at %s has no %s (dialect %s)",
                        pool->name, mst__op_name(op), mst__dialect_name(exchange->conn->dialect));
@@ -859,7 +862,7 @@ int mst__tcp_open(const struct mst__url *url,
     }
     struct mst__pool *pool = &((struct tcp *)storage)->pool;
     struct mst__pool_conn *conn = NULL;
-    rv = mst__pool_get(pool, true, until, &conn, reterr);
+    rv = mst__pool_get(pool, MST_POOL_FRESH, until, &conn, reterr);
     if (rv != 0) {
         tcp_free(storage);
         return rv;

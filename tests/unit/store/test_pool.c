@@ -1,5 +1,5 @@
-/* unit/store/test_pool.c - the connections of a store: their maximum, and the order of waiting
- * threads. */
+/* unit/store/test_pool.c - the connections of a store: their maximum, and which calls it holds
+ * for. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -34,8 +34,8 @@ static void *want(void *arg)
 {
     struct wanting *wanting = arg;
     atomic_store(&wanting->tid, (int)syscall(SYS_gettid));
-    wanting->rv = mst__pool_get(wanting->pool, false, mst__until_in(PLENTY_MS), &wanting->conn,
-                                &wanting->err);
+    wanting->rv = mst__pool_get(wanting->pool, MST_POOL_SHORT, mst__until_in(PLENTY_MS),
+                                &wanting->conn, &wanting->err);
     return NULL;
 }
 
@@ -66,9 +66,12 @@ static void wanting_start(struct wanting *wanting, struct mst__pool *pool)
     }
 }
 
+/* It was woken: a thread that is not finds the connection only when its deadline has passed. */
 static void wanting_join(struct wanting *wanting)
 {
+    int64_t start_ms = mst__clock_ms();
     assert_int_equal(pthread_join(wanting->thread, NULL), 0);
+    assert_in_range(mst__clock_ms() - start_ms, 0, PLENTY_MS / 2);
     if (wanting->rv != 0) {
         fail_msg("no connection: %s", wanting->err.msg);
     }
@@ -83,11 +86,11 @@ static void all_in_use(void **state)
     struct mst__pool_conn *conns[MST_POOL_MAX];
     pool_open(&pool, f);
     for (size_t i = 0; i < MST_POOL_MAX; i++) {
-        assert_ok(mst__pool_get(&pool, false, mst__until_in(PLENTY_MS), &conns[i], &err));
+        assert_ok(mst__pool_get(&pool, MST_POOL_SHORT, mst__until_in(PLENTY_MS), &conns[i], &err));
     }
     struct mst__pool_conn *none = NULL;
-    assert_fails(mst__pool_get(&pool, false, mst__until_in(SHORT_MS), &none, &err), MST_ETIMEOUT,
-                 "stayed in use");
+    assert_fails(mst__pool_get(&pool, MST_POOL_SHORT, mst__until_in(SHORT_MS), &none, &err),
+                 MST_ETIMEOUT, "stayed in use");
     struct wanting wanting;
     wanting_start(&wanting, &pool);
     mst__pool_put(&pool, conns[0]);
@@ -105,6 +108,58 @@ static void all_in_use(void **state)
     mst__pool_close(&pool);
 }
 
+/* Calls that wait need no turn, and leave the turns to the others. */
+static void waiting_ones_are_not_counted(void **state)
+{
+    const struct fixture *f = *state;
+    enum { WAITS = 2 * MST_POOL_MAX };
+    struct mst__pool pool;
+    struct mst__pool_conn *waits[WAITS];
+    struct mst__pool_conn *conn = NULL;
+    pool_open(&pool, f);
+    for (size_t i = 0; i < WAITS; i++) {
+        assert_ok(mst__pool_get(&pool, MST_POOL_WAIT, mst__until_in(PLENTY_MS), &waits[i], &err));
+    }
+    assert_int_equal(pool.open_count, 0);
+    assert_int_equal(pool.waiting_count, WAITS);
+    assert_ok(mst__pool_get(&pool, MST_POOL_SHORT, mst__until_in(PLENTY_MS), &conn, &err));
+    /* A wait does not take the last connection... */
+    mst__pool_put(&pool, conn);
+    mst__pool_drop(&pool, waits[0]);
+    assert_ok(mst__pool_get(&pool, MST_POOL_WAIT, mst__until_in(PLENTY_MS), &waits[0], &err));
+    assert_ptr_equal(pool.idle, conn);
+    assert_int_equal(pool.open_count, 1);
+    /* ...unless it is the only one that waits. */
+    for (size_t i = 0; i < WAITS; i++) {
+        mst__pool_drop(&pool, waits[i]);
+    }
+    assert_int_equal(pool.waiting_count, 0);
+    assert_ok(mst__pool_get(&pool, MST_POOL_WAIT, mst__until_in(PLENTY_MS), &waits[0], &err));
+    assert_ptr_equal(waits[0], conn);
+    assert_int_equal(pool.open_count, 0);
+    mst__pool_put(&pool, conn);
+    assert_int_equal(pool.open_count, 1);
+    mst__pool_close(&pool);
+}
+
+/* Of many connections that come back from waits, as many are kept as may be idle. */
+static void some_waiting_ones_are_kept(void **state)
+{
+    const struct fixture *f = *state;
+    struct mst__pool pool;
+    struct mst__pool_conn *waits[MST_POOL_MAX + 1];
+    pool_open(&pool, f);
+    for (size_t i = 0; i <= MST_POOL_MAX; i++) {
+        assert_ok(mst__pool_get(&pool, MST_POOL_WAIT, mst__until_in(PLENTY_MS), &waits[i], &err));
+    }
+    for (size_t i = 0; i <= MST_POOL_MAX; i++) {
+        mst__pool_put(&pool, waits[i]);
+    }
+    assert_int_equal(pool.open_count, MST_POOL_MAX);
+    assert_int_equal(pool.waiting_count, 0);
+    mst__pool_close(&pool);
+}
+
 /* Connections that lie idle are closed when they have done so for long enough, the others are
  * kept. */
 static void idle_ones_are_closed(void **state)
@@ -114,7 +169,7 @@ static void idle_ones_are_closed(void **state)
     struct mst__pool_conn *conns[3];
     pool_open(&pool, f);
     for (size_t i = 0; i < 3; i++) {
-        assert_ok(mst__pool_get(&pool, true, mst__until_in(PLENTY_MS), &conns[i], &err));
+        assert_ok(mst__pool_get(&pool, MST_POOL_FRESH, mst__until_in(PLENTY_MS), &conns[i], &err));
     }
     mst__pool_put(&pool, conns[0]);
     mst__pool_put(&pool, conns[1]);
@@ -135,6 +190,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(all_in_use, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(waiting_ones_are_not_counted, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(some_waiting_ones_are_kept, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(idle_ones_are_closed, fixture_open, fixture_close),
     };
     return MST_RUN_TESTS(tests);
