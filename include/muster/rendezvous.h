@@ -9,7 +9,9 @@
  *
  * Threads: handlers are thread-safe. Parameters are thread-safe once no longer modified. Every
  * blocking call has a deadline. After fork, a child process may use its parent's parameters. It
- * must not use its parent's handlers, whose threads and connections it lacks. */
+ * has none of the threads, connections and other descriptors of its parent's handlers: the latter
+ * are closed in the child at the fork, so that a child that lives on does not hide the death of a
+ * node. Calls on such a handler fail with MST_EINVAL. */
 #ifndef MST_RENDEZVOUS_H
 #define MST_RENDEZVOUS_H
 

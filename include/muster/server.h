@@ -2,8 +2,9 @@
  * the authority of jobs of the rendezvous backend `muster`, on one port. `muster serve` is this.
  *
  * Threads: one thread runs a server. Other threads may call mst_server_stop, mst_server_dump and
- * the getters while the server exists. After fork, a child process must not call anything on it,
- * not even mst_server_free. */
+ * the getters while the server exists. After fork, a child process has no socket of it, and cannot
+ * use it: mst_server_run returns MST_EINVAL there, and mst_server_free and the others do
+ * nothing. */
 #ifndef MST_SERVER_H
 #define MST_SERVER_H
 

@@ -5,8 +5,9 @@
  * returned buffers with mst_buffer_free.
  *
  * Threads: a store may be used from several threads at once; a thread that waits for a key does not
- * delay the others. After fork, every call on a parent's store returns MST_EINVAL in the child,
- * except mst_store_close, which releases its memory and does not affect the parent.
+ * delay the others, however many wait. After fork, every call on a parent's store returns
+ * MST_EINVAL in the child, except mst_store_close, which releases its memory and does not affect
+ * the parent. The child has no descriptor of the store: they are closed at the fork.
  *
  * Errors common to all calls: MST_EINVAL, MST_ENOMEM, MST_ELIMIT (a key, value or reply exceeds a
  * limit), MST_ETIMEOUT, MST_ECONN (nothing was done), MST_EUNKNOWN (connection lost or timeout

@@ -12,6 +12,7 @@
 #include "authority/wait.h"
 #include "base/assert.h"
 #include "base/err.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "handler/bootstrap.h"
@@ -138,7 +139,7 @@ static int etcd_v3_join(void *arg,
         leave_within(self, TIDY_MS);
     }
     if (fd >= 0) {
-        (void)close(fd); /* reserved for the workers, never used */
+        (void)mst__fork_close(fd); /* reserved for the workers, never used */
     }
     return rv;
 }

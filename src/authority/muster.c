@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "handler/bootstrap.h"
@@ -192,7 +193,7 @@ static int muster_join(void *self,
         leave_within(muster, WITHDRAW_MS);
     }
     if (reserved_fd >= 0) {
-        (void)close(reserved_fd); /* the port is for the workers now */
+        (void)mst__fork_close(reserved_fd); /* the port is for the workers now */
     }
     return rv;
 }

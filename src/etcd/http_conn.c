@@ -18,6 +18,7 @@
 #include "base/carried.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/fork.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/until.h"
@@ -174,7 +175,15 @@ static int conn_close_socket(void *arg, curl_socket_t fd)
 {
     (void)arg;
     mst__carried_keep(fd);
-    return close(fd);
+    return mst__fork_close(fd);
+}
+
+static int conn_own_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
+{
+    (void)arg;
+    (void)purpose; /* there is one */
+    (void)mst__fork_own(fd);
+    return CURL_SOCKOPT_OK;
 }
 
 void mst__http_conn_free(struct mst__http_conn *conn)
@@ -226,6 +235,7 @@ static CURLcode conn_set_up(struct mst__http_conn *conn)
     SET(CURLOPT_HEADERDATA, conn);
     SET(CURLOPT_PREREQFUNCTION, conn_before_request);
     SET(CURLOPT_PREREQDATA, conn);
+    SET(CURLOPT_SOCKOPTFUNCTION, conn_own_socket);
     SET(CURLOPT_CLOSESOCKETFUNCTION, conn_close_socket);
     SET(CURLOPT_PRIVATE, conn);
     if (setup->is_tls) {

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "handler/host.h"
@@ -85,14 +86,14 @@ static int bind_free(int *ret_fd, int *ret_port, struct mst_err *reterr)
     struct sockaddr_in address4 = {.sin_family = AF_INET};
     socklen_t size = sizeof address;
     int rv = 0;
-    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = mst__fork_own(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
     bool is_bound = fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0;
     if (!is_bound) {
         if (fd >= 0) {
-            (void)close(fd); /* never used */
+            (void)mst__fork_close(fd); /* never used */
         }
         size = sizeof address4;
-        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        fd = mst__fork_own(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
         is_bound = fd >= 0 && bind(fd, (struct sockaddr *)&address4, size) == 0;
     }
     bool is_v6 = size == sizeof address;
@@ -104,7 +105,7 @@ static int bind_free(int *ret_fd, int *ret_port, struct mst_err *reterr)
         *ret_fd = fd;
     }
     if (rv != 0 && fd >= 0) {
-        (void)close(fd); /* never used */
+        (void)mst__fork_close(fd); /* never used */
     }
     return rv;
 }
@@ -137,7 +138,7 @@ static int find_port(int *ret_port, struct mst_err *reterr)
     int fd = -1;
     int rv = bind_free(&fd, ret_port, reterr);
     if (rv == 0) {
-        (void)close(fd); /* never used */
+        (void)mst__fork_close(fd); /* never used */
     }
     return rv;
 }

@@ -10,6 +10,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/fork.h"
 #include "base/thread.h"
 #include "base/until.h"
 
@@ -54,7 +55,7 @@ int mst__owner_init(struct mst__owner *owner,
                   &owner->begun_fd};
     int rv = 0;
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
-        *fds[i] = rv == 0 ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
+        *fds[i] = rv == 0 ? mst__fork_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) : -1;
         rv = rv == 0 && *fds[i] < 0 ? mst__fail(reterr, MST_ESYS, errno, "eventfd") : rv;
     }
     return rv;
@@ -66,7 +67,7 @@ void mst__owner_close(struct mst__owner *owner)
                        owner->begun_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (fds[i] >= 0) {
-            (void)close(fds[i]); /* an eventfd: nothing can be lost */
+            (void)mst__fork_close(fds[i]); /* an eventfd: nothing can be lost */
         }
     }
     (void)pthread_cond_destroy(&owner->cond); /* no thread waits any more */

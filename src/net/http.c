@@ -21,6 +21,7 @@
 
 #include "base/assert.h"
 #include "base/endpoint.h"
+#include "base/fork.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -65,7 +66,9 @@ struct http_conn {
 struct mst__http {
     struct mst_server *server;
     struct MHD_Daemon *daemon;
-    uv_poll_t poll;   /* on the daemon's epoll descriptor */
+    uv_poll_t poll;   /* on the daemon's epoll descriptor, */
+    int epoll_fd;     /* which the daemon closes, */
+    int listener_fd;  /* as it closes this one; -1 = none yet, for both */
     uv_timer_t timer; /* when the daemon wants to run without an event, or a deadline is due */
     uv_idle_t again;  /* run again in the next turn: a timer of 0 ms would run in this one */
     struct http_conn conns[MST_HTTP_CONNECTIONS_MAX + HTTP_SPARE];
@@ -635,6 +638,7 @@ static int http_start_daemon(struct mst__http *http,
         mst__stream_close(listener); /* a daemon that did not start leaves it open */
         return mst__fail(reterr, MST_ESYS, reason, "start libmicrohttpd");
     }
+    http->listener_fd = listener->fd;
     return 0;
 }
 
@@ -650,6 +654,8 @@ static int http_open_handles(struct mst__http *http, struct mst_err *reterr)
     if (rv != 0) {
         return mst__fail(reterr, MST_ESYS, -rv, "watch the sockets of libmicrohttpd");
     }
+    (void)mst__fork_own(info->epoll_fd);
+    http->epoll_fd = info->epoll_fd;
     http->poll.data = http;
     http->handles_count++;
     rv = uv_timer_init(loop, &http->timer);
@@ -678,6 +684,8 @@ int mst__http_open(struct mst_server *server,
         return mst__fail(reterr, MST_ENOMEM, 0, "http address '%.80s'", address);
     }
     http->server = server;
+    http->epoll_fd = -1;
+    http->listener_fd = -1;
     for (size_t i = 0; i < sizeof http->conns / sizeof http->conns[0]; i++) {
         http->conns[i].next = http->conns_free;
         http->conns_free = &http->conns[i];
@@ -725,6 +733,8 @@ void mst__http_close(struct mst__http *http)
         uv_close((uv_handle_t *)&http->again, on_closed);
     }
     if (http->daemon != NULL) {
+        mst__fork_disown(http->epoll_fd);
+        mst__fork_disown(http->listener_fd);
         mst__mhd.stop_daemon(http->daemon);
     }
     if (!has_handles) {

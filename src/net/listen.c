@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/err.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "net/server.h"
 
@@ -23,7 +24,8 @@
 
 static void open_spare(struct mst_server *server)
 {
-    server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* -1: no descriptor is left */
+    /* -1: no descriptor is left */
+    server->spare_fd = mst__fork_own(open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
 /* There are no descriptors left. Accept with the reserved one and close at once; otherwise the loop
@@ -34,7 +36,7 @@ static void turn_away(const struct mst__listener *listener)
     struct mst__stream stream = {.fd = -1};
     struct mst__stream_name peer;
     if (server->spare_fd >= 0) {
-        (void)close(server->spare_fd); /* nothing was written */
+        (void)mst__fork_close(server->spare_fd); /* nothing was written */
     }
     (void)mst__stream_accept(&listener->io.stream, &stream, &peer); /* a failure changes nothing */
     mst__stream_close(&stream);
@@ -289,7 +291,7 @@ void mst__listen_close(struct mst_server *server)
         }
     }
     if (server->spare_fd >= 0) {
-        (void)close(server->spare_fd); /* nothing was written */
+        (void)mst__fork_close(server->spare_fd); /* nothing was written */
         server->spare_fd = -1;
     }
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/fork.h"
 
 /* Events per epoll_wait. */
 #define POLLER_EVENTS 256
@@ -105,7 +106,7 @@ int mst__poller_open(struct mst__poller *poller,
                      void *arg)
 {
     *poller = (struct mst__poller){.epoll_fd = -1, .is_over = is_over, .arg = arg};
-    poller->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    poller->epoll_fd = mst__fork_own(epoll_create1(EPOLL_CLOEXEC));
     if (poller->epoll_fd < 0) {
         return -errno;
     }
@@ -128,7 +129,7 @@ void mst__poller_stop(struct mst__poller *poller)
 void mst__poller_close(struct mst__poller *poller)
 {
     if (poller->epoll_fd >= 0) {
-        (void)close(poller->epoll_fd); /* nothing was written */
+        (void)mst__fork_close(poller->epoll_fd); /* nothing was written */
         poller->epoll_fd = -1;
     }
 }

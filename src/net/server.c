@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/sized.h"
@@ -194,6 +195,12 @@ static void server_log_counters(const struct mst_server *server)
     mst__log(log, MST_LOG_INFO, "server.closed", "%.*s", (int)size, text);
 }
 
+/* After fork, the child has none of the server's threads, and its descriptors are closed. */
+static bool is_ours(const struct mst_server *server)
+{
+    return server->generation == mst__fork_generation();
+}
+
 static void on_wake(uv_async_t *wake)
 {
     struct mst_server *server = wake->data;
@@ -215,12 +222,18 @@ static void on_wake(uv_async_t *wake)
 
 void mst_server_stop(struct mst_server *server)
 {
+    if (server == NULL || !is_ours(server)) {
+        return;
+    }
     atomic_store(&server->stop_wanted, true);
     (void)uv_async_send(&server->wake); /* fails only on a closed handle: then it has stopped */
 }
 
 void mst_server_dump(struct mst_server *server)
 {
+    if (server == NULL || !is_ours(server)) {
+        return;
+    }
     atomic_store(&server->dump_wanted, true);
     (void)uv_async_send(&server->wake); /* as above */
 }
@@ -230,6 +243,22 @@ void mst_server_dump(struct mst_server *server)
 static bool is_turn_over(void *arg)
 {
     return mst__turns_is_over(arg);
+}
+
+/* The descriptors that the loop has opened for itself. */
+static void server_own_loop(struct mst_server *server, void (*change)(int fd))
+{
+    const uv_loop_t *loop = &server->loop;
+    const int fds[] = {loop->backend_fd, loop->async_io_watcher.fd, loop->async_wfd,
+                       loop->signal_pipefd[0], loop->signal_pipefd[1]};
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
+        change(fds[i]);
+    }
+}
+
+static void own(int fd)
+{
+    (void)mst__fork_own(fd);
 }
 
 static int server_open_loop(struct mst_server *server, struct mst_err *reterr)
@@ -257,6 +286,7 @@ static int server_open_loop(struct mst_server *server, struct mst_err *reterr)
     }
     server->wake.data = server;
     server->loop_is_open = true;
+    server_own_loop(server, own);
     rv = uv_timer_init(&server->loop, &server->sweep);
     MST_ASSERT(rv == 0);
     server->sweep.data = server;
@@ -288,6 +318,7 @@ int mst_server_new(const struct mst_server_options *given,
         return mst__fail(reterr, MST_ENOMEM, 0, "store server");
     }
     server->options = *options;
+    server->generation = mst__fork_generation();
     server->poller.epoll_fd = -1;
     server->spare_fd = -1;
     server->accept_complaint_ms = INT64_MIN / 2; /* long ago */
@@ -353,6 +384,11 @@ const char *mst_server_http_address(const struct mst_server *server)
 
 int mst_server_run(struct mst_server *server, struct mst_err *reterr)
 {
+    if (server == NULL || !is_ours(server)) {
+        return mst__fail(reterr, MST_EINVAL, 0, "mst_server_run %s",
+                         server == NULL ? "without a server"
+                                        : "with a server that was made by another process");
+    }
     int rv = uv_run(&server->loop, UV_RUN_DEFAULT);
     if (rv < 0) {
         return mst__fail(reterr, MST_ESYS, -rv, "event loop");
@@ -364,14 +400,15 @@ int mst_server_run(struct mst_server *server, struct mst_err *reterr)
 
 void mst_server_free(struct mst_server *server)
 {
-    if (server == NULL) {
-        return;
+    if (server == NULL || !is_ours(server)) {
+        return; /* in a child its threads and connections are the parent's */
     }
     if (server->loop_is_open) {
         mst__conns_shut_down(server, true);
         server_close_handles(server);
         int rv = uv_run(&server->loop, UV_RUN_DEFAULT);
         MST_ASSERT(rv == 0);
+        server_own_loop(server, mst__fork_disown);
         rv = uv_loop_close(&server->loop);
         MST_ASSERT(rv == 0);
         mst__conns_free_closed(server);

@@ -105,6 +105,7 @@ struct mst_server {
     bool loop_is_open;
     struct mst__poller poller; /* listeners and connections */
     int spare_fd;              /* reserved, to turn away a peer when there are no others; -1 */
+    unsigned generation;       /* of the process that made it, see base/fork.h */
     uv_async_t wake;           /* a thread requests a stop or a dump */
     atomic_bool stop_wanted;
     atomic_bool dump_wanted;

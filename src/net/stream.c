@@ -13,6 +13,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/fork.h"
+
 /* The kernel limits it to net.core.somaxconn. */
 #define STREAM_BACKLOG 65535
 
@@ -107,7 +109,7 @@ int mst__stream_listen(const struct sockaddr *address,
     const int only = ipv6_only ? 1 : 0;
     int family = address->sa_family;
     struct mst__stream listener = {
-        .fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+        .fd = mst__fork_own(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0))};
     int rv = listener.fd < 0 ? -errno : 0;
     if (rv == 0 && is_inet(family) &&
         setsockopt(listener.fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0) {
@@ -149,7 +151,7 @@ int mst__stream_listen_fd(int fd, struct mst__stream *ret_listener)
     }
     int rv = listener_start(fd, address.ss_family);
     if (rv == 0) {
-        ret_listener->fd = fd;
+        ret_listener->fd = mst__fork_own(fd);
     }
     return rv;
 }
@@ -166,7 +168,7 @@ int mst__stream_accept(const struct mst__stream *listener,
         /* A failure of one connection does not concern the next one. */
         return errno == EWOULDBLOCK || errno == EINTR || errno == ECONNABORTED ? -EAGAIN : -errno;
     }
-    ret_stream->fd = fd;
+    ret_stream->fd = mst__fork_own(fd);
     *ret_peer = name_of(&address);
     return 0;
 }
@@ -178,7 +180,8 @@ int mst__stream_connect(const struct sockaddr *address, size_t size, struct mst_
         {IPPROTO_TCP, TCP_NODELAY, 1},
         {SOL_SOCKET, SO_KEEPALIVE, 1},
     };
-    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd =
+        mst__fork_own(socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0) {
         return -errno;
     }
@@ -188,7 +191,7 @@ int mst__stream_connect(const struct sockaddr *address, size_t size, struct mst_
     /* An interrupted connect continues in the background, as one in progress. */
     if (connect(fd, address, (socklen_t)size) != 0 && errno != EINPROGRESS && errno != EINTR) {
         int reason = errno;
-        (void)close(fd); /* nothing was written */
+        (void)mst__fork_close(fd); /* nothing was written */
         return -reason;
     }
     ret_stream->fd = fd;
@@ -273,7 +276,7 @@ int mst__stream_end(const struct mst__stream *stream, bool reads)
 void mst__stream_close(struct mst__stream *stream)
 {
     if (stream->fd >= 0) {
-        (void)close(stream->fd); /* the descriptor is gone in any case */
+        (void)mst__fork_close(stream->fd); /* the descriptor is gone in any case */
         stream->fd = -1;
     }
 }

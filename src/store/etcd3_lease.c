@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/number.h"
@@ -106,7 +107,7 @@ static void *keep_alive(void *arg)
 
 static int start_thread(struct mst__etcd3_lease *lease, struct mst_err *reterr)
 {
-    lease->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    lease->stop_fd = mst__fork_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (lease->stop_fd < 0) {
         return mst__fail(reterr, MST_ESYS, errno, "eventfd");
     }
@@ -129,7 +130,7 @@ void mst__etcd3_lease_close(struct mst__etcd3_lease *lease)
         (void)pthread_join(lease->thread, NULL);        /* only we join this thread */
     }
     if (lease->stop_fd >= 0) {
-        (void)close(lease->stop_fd); /* an eventfd: nothing can be lost */
+        (void)mst__fork_close(lease->stop_fd); /* an eventfd: nothing can be lost */
     }
     mst__free(lease->key);
     mst__free(lease);

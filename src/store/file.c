@@ -23,6 +23,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/fork.h"
 #include "base/limits.h"
 #include "base/map.h"
 #include "base/mem.h"
@@ -66,7 +67,7 @@ struct file_lock {
 static void lock_release(struct file_lock *lock)
 {
     if (lock->fd >= 0) {
-        (void)close(lock->fd); /* releases the lock; the kernel has all writes */
+        (void)mst__fork_close(lock->fd); /* releases the lock; the kernel has all writes */
         lock->fd = -1;
     }
 }
@@ -75,7 +76,8 @@ static void lock_release(struct file_lock *lock)
 static int lock_try(struct file *file, struct file_lock *lock, struct mst_err *reterr)
 {
     int flags = lock->exclusive ? O_RDWR | O_CREAT : O_RDONLY;
-    lock->fd = open(file->path, flags | O_CLOEXEC, 0644);
+    /* A forked child that kept it would keep the lock. */
+    lock->fd = mst__fork_own(open(file->path, flags | O_CLOEXEC, 0644));
     if (lock->fd < 0) {
         if (errno == ENOENT && !lock->exclusive) {
             return 0;
@@ -238,7 +240,7 @@ static void notice_replaced(struct file *file, const struct file_lock *lock)
     map_clear(file);
     file->position = 0;
     if (!same && file->held_fd >= 0) {
-        (void)close(file->held_fd); /* it was only held, never written */
+        (void)mst__fork_close(file->held_fd); /* it was only held, never written */
         file->held_fd = -1;
     }
 }
@@ -252,13 +254,13 @@ static void hold(struct file *file, const struct file_lock *lock)
     if (file->held_fd >= 0) {
         return;
     }
-    int fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    int fd = mst__fork_own(open(file->path, O_RDONLY | O_CLOEXEC));
     if (fd < 0) {
         return;
     }
     if (fstat(lock->fd, &locked) != 0 || fstat(fd, &held) != 0 || locked.st_dev != held.st_dev ||
         locked.st_ino != held.st_ino) {
-        (void)close(fd); /* replaced at this moment */
+        (void)mst__fork_close(fd); /* replaced at this moment */
         return;
     }
     file->held_fd = fd;
@@ -630,7 +632,7 @@ static void file_free(struct mst__storage *storage)
     map_clear(file);
     mst__buf_close(&file->input);
     if (file->held_fd >= 0) {
-        (void)close(file->held_fd); /* it was only held, never written */
+        (void)mst__fork_close(file->held_fd); /* it was only held, never written */
     }
     (void)pthread_mutex_destroy(&file->mutex); /* no thread holds it */
     mst__free(file->path);

@@ -150,11 +150,11 @@ void mst_store_close(struct mst_store *store)
         return;
     }
     struct mst__storage *storage = store->storage;
-    /* At the fork, threads of the parent may have been anywhere, and sockets now have two owners:
-     * do not touch the storage. */
+    /* At the fork, threads of the parent may have been anywhere, and the descriptors are closed in
+     * the child: do not touch the storage. */
     bool has_storage = is_ours(store);
-    if (atomic_load(&store->wake_fd) >= 0) {
-        (void)close(atomic_load(&store->wake_fd)); /* nothing can be lost */
+    if (has_storage && atomic_load(&store->wake_fd) >= 0) {
+        (void)mst__fork_close(atomic_load(&store->wake_fd)); /* nothing can be lost */
     }
     if (has_storage) {
         MST_ASSERT(atomic_load(&store->calls) == 0);
@@ -215,7 +215,7 @@ static void ring(int fd)
 void mst_store_interrupt(struct mst_store *store)
 {
     int errno_before = errno; /* a signal handler must preserve it */
-    if (is_ours(store)) {     /* the descriptor also belongs to the parent */
+    if (is_ours(store)) {     /* in a child the number may be that of another file */
         atomic_store(&store->is_interrupted, true);
         int fd = atomic_load(&store->wake_fd);
         if (fd >= 0) { /* else the call that creates it sees the flag */
@@ -229,12 +229,12 @@ void mst_store_interrupt(struct mst_store *store)
 static int obtain_wake_fd(struct mst_store *store, struct mst_err *reterr)
 {
     int none = -1;
-    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int fd = mst__fork_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (fd < 0) {
         return mst__fail(reterr, MST_ESYS, errno, "eventfd of a store handle");
     }
     if (!atomic_compare_exchange_strong(&store->wake_fd, &none, fd)) {
-        (void)close(fd); /* another thread was faster */
+        (void)mst__fork_close(fd); /* another thread was faster */
     } else if (atomic_load(&store->is_interrupted)) {
         ring(fd);
     }

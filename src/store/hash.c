@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/fork.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/until.h"
@@ -53,7 +54,7 @@ static int hash_sleep(struct hash *hash,
     if (call->over) {
         return 0;
     }
-    call->over_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    call->over_fd = mst__fork_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (call->over_fd < 0) {
         return mst__fail(reterr, MST_ESYS, errno, "eventfd to wait with");
     }
@@ -61,7 +62,7 @@ static int hash_sleep(struct hash *hash,
     int rv = mst__until_ready(until, call->over_fd, POLLIN);
     int sys = errno;
     (void)pthread_mutex_lock(&hash->mutex); /* a default mutex: cannot fail */
-    (void)close(call->over_fd);             /* nothing can be lost */
+    (void)mst__fork_close(call->over_fd);   /* nothing can be lost */
     call->over_fd = -1;
     if (call->over) {
         return 0;

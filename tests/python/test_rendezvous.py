@@ -4,6 +4,9 @@ import asyncio
 import logging
 import os
 import select
+import signal
+import subprocess
+import sys
 import time
 
 from package import Case, Thread, endpoint, harness, muster
@@ -142,6 +145,33 @@ class Meeting(Case):
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
         self.assertFalse(node.poll().expelled)
         self.assertEqual(muster.status(self.where, "job")["phase"], "running")
+
+    def test_a_forked_child_does_not_hide_a_death(self):
+        # As a DataLoader's: made by multiprocessing, busy, and alive when its parent is not. The
+        # nodes are silent, so only the end of the connection tells.
+        script = (
+            "import multiprocessing, sys, time, muster\n"
+            "node = muster.Rendezvous(sys.argv[1], 'job', nodes=2, node_name='n1',"
+            " rank_by='name', last_call_timeout=0.1, keep_alive_interval=60)\n"
+            "node.next().store.set('k', 'v')\n"
+            "child = multiprocessing.get_context('fork').Process(target=time.sleep, args=(600,))\n"
+            "child.start()\n"
+            "print(child.pid, flush=True)\n"
+            "time.sleep(600)\n")
+        node, = self.nodes(1, keep_alive_interval=60, nodes=2)
+        thread = Thread(node.next, harness.DEADLINE_S)
+        with subprocess.Popen([sys.executable, "-c", script, self.where], text=True,
+                              stdout=subprocess.PIPE) as other:
+            try:
+                thread.end()
+                child = int(other.stdout.readline())
+                self.addCleanup(os.kill, child, signal.SIGKILL)
+            finally:
+                other.kill()
+            notice = node.take(20)
+            self.assertEqual(notice.kind, muster.Kind.LOST)
+            self.assertEqual(notice.nodes, (muster.LostNode("n1", 1, False),))
+            os.kill(child, 0)  # it still lives
 
     def test_status_and_jobs(self):
         self.assertEqual(muster.jobs(self.where), [])
