@@ -12,6 +12,10 @@
 #define MST_SIM_LEGACY_NODES_MAX 8
 #define MST_SIM_LEGACY_HISTORY 1000
 
+#define MST_SIM_LEGACY_FREEZE_US_MAX INT64_C(14000000)
+/* After the faults have stopped, the last late message arrives by then. */
+#define MST_SIM_LEGACY_LATE_US INT64_C(7000000)
+
 /* --- requests and answers --- */
 
 enum mst__sim_v2_verb {
@@ -203,6 +207,8 @@ struct mst__sim_legacy_plan {
     int64_t fault_us; /* mean time between faults */
     uint32_t close_ppm;
     int64_t active_us;
+    bool has_leaver;  /* at the end, a node leaves the round */
+    bool is_long;     /* and the job works for hours */
     int64_t bound_us; /* time for the group to form after the faults */
 };
 
@@ -238,6 +244,15 @@ struct mst__sim_legacy_round {
     uint32_t ranks[MST_SIM_LEGACY_NODES_MAX + 64]; /* node + 1 */
 };
 
+/* What happens after the faults. */
+enum mst__sim_legacy_part {
+    MST_SIM_LEGACY_FORMING,
+    MST_SIM_LEGACY_RESTING,
+    MST_SIM_LEGACY_WORKING, /* for hours */
+    MST_SIM_LEGACY_AGAIN,   /* all nodes enter again */
+    MST_SIM_LEGACY_LEAVING, /* one of them leaves */
+};
+
 struct mst__sim_legacy {
     struct mst__sim_legacy_plan plan;
     struct mst__prng prng;
@@ -253,10 +268,13 @@ struct mst__sim_legacy {
     bool is_over;
     int64_t calm_us;
     int64_t gave_up_us; /* when the join timeout of a node was last over, after the faults */
-    int64_t settled_us;
-    int64_t again_us;      /* when all nodes had to enter again */
+    enum mst__sim_legacy_part part;
+    int64_t since_us; /* when it began */
+    uint32_t leaver;
+    int64_t leave_version; /* the round that it had to leave */
     int64_t final_version; /* the last one that was stored */
     bool is_closed;
+    struct mst__legacy_doc before; /* the stored document */
     struct mst__sim_legacy_round *rounds;
     size_t round_count;
     FILE *history;
@@ -299,6 +317,20 @@ void mst__sim_legacy_told(struct mst__sim_legacy *sim,
                           int64_t version,
                           int64_t rank,
                           int64_t world);
+
+/* An operation to enter a round has ended without one. */
+void mst__sim_legacy_gave_up(struct mst__sim_legacy *sim, const struct mst__sim_legacy_node *node);
+/* @key is about to expire. */
+void mst__sim_legacy_expired(struct mst__sim_legacy *sim, const struct mst__sim_v2_key *key);
+
+/* --- settle.c --- */
+
+/* Look at times whether what must come true has come. */
+void mst__sim_legacy_settle(struct mst__sim_legacy *sim);
+
+/* The program interrupts the current operation of @node, if it wants to and the node waits. Returns
+ * whether it did. */
+bool mst__sim_legacy_interrupt(struct mst__sim_legacy *sim, struct mst__sim_legacy_node *node);
 
 /* --- torch.c --- */
 

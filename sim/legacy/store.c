@@ -223,6 +223,7 @@ void mst__sim_v2_expire(struct mst__sim_legacy *sim)
         struct mst__sim_v2_key *key = &sim->v2.keys[i];
         if (key->has_ttl && key->expires_us <= sim->now_us) {
             mst__sim_legacy_say(sim, UINT32_MAX, "expires %s", key->key);
+            mst__sim_legacy_expired(sim, key);
             key_remove(sim, key, NULL);
         } else {
             i++;

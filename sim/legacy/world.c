@@ -1,15 +1,7 @@
 /* sim/legacy/world.c - the world of the legacy machine: time, the network, nodes and their
  * programs, faults, rules.
  *
- * Rules:
- * `rank`: no two members of a round have one rank.
- * `world`: all members get the same world size.
- * `version`: versions only grow.
- * `closed`: closing is final.
- * `legal`: peers can read every document.
- * `formed`: some time after the faults, or after the last node that gave up, all nodes are in one
- *           round.
- * `again`: a round of muster nodes alone forms anew within two seconds when they all enter again.
+ * The rules are in check.c, what must come true after the faults in settle.c; one more is here:
  * `busy`: no node sends requests in a loop. */
 #include "sim/legacy/legacy.h"
 
@@ -21,11 +13,7 @@
 
 #define SECOND_US INT64_C(1000000)
 #define CALL_US (3 * SECOND_US) /* the timeout of a node */
-#define AGAIN_US (2 * SECOND_US)
-#define BUSY_MAX 200 /* requests of one node in a second: more means a loop */
-#define FREEZE_US_MAX (14 * SECOND_US)
-/* Until all nodes, also the one that was stopped last, know of the faults. */
-#define NEWS_US (FREEZE_US_MAX + 2 * SECOND_US)
+#define BUSY_MAX 200            /* requests of one node in a second: more means a loop */
 
 /* --- small things --- */
 
@@ -120,110 +108,6 @@ static struct mst__sim_legacy_event event_pop(struct mst__sim_legacy *sim)
         sim->events[at] = last;
     }
     return first;
-}
-
-/* --- what must always be true --- */
-
-static bool stored_is_whole(const struct mst__legacy_doc *doc)
-{
-    /* A peer whose answer was lost can confirm twice; then another confirmation is missing. */
-    return doc->keep_alive_count == doc->participant_count;
-}
-
-void mst__sim_legacy_stored(struct mst__sim_legacy *sim,
-                            const struct mst__sim_v2_request *request,
-                            const struct mst__legacy_doc *doc)
-{
-    if (sim->is_closed && (doc == NULL || doc->status != MST_LEGACY_CLOSED)) {
-        mst__sim_legacy_break(sim, "closed", "what was closed is open again");
-    }
-    if (doc == NULL) {
-        mst__sim_legacy_say(sim, request == NULL ? UINT32_MAX : request->node, "removes it");
-        return;
-    }
-    int64_t count = (int64_t)doc->participant_count;
-    mst__sim_legacy_say(sim, request->node, "writes %s v%" PRId64 " n=%" PRId64 " k=%zu w=%" PRId64,
-                        mst__legacy_status_name(doc->status), doc->version, count,
-                        doc->keep_alive_count, doc->waiting_count);
-    bool is_odd = sim->nodes[request->node].is_odd;
-    bool has_ttl = request->ttl_s != MST_LEGACY_NO_TTL;
-    sim->is_closed = sim->is_closed || doc->status == MST_LEGACY_CLOSED;
-    bool wants_ttl = doc->status == MST_LEGACY_SETUP || doc->status == MST_LEGACY_FROZEN ||
-                     (doc->status == MST_LEGACY_JOINABLE && count >= sim->plan.nodes_min);
-    if (!is_odd && has_ttl != wants_ttl) {
-        mst__sim_legacy_break(sim, "legal", "%s with %" PRId64 " of %" PRId64 " has %s TTL",
-                              mst__legacy_status_name(doc->status), count, sim->plan.nodes_min,
-                              has_ttl ? "a" : "no");
-    }
-    if (!is_odd && count > sim->plan.nodes_max && doc->status != MST_LEGACY_CLOSED) {
-        mst__sim_legacy_break(sim, "legal", "%" PRId64 " participants", count);
-    }
-    if (doc->status != MST_LEGACY_FINAL) {
-        return;
-    }
-    if (doc->version < sim->final_version) {
-        mst__sim_legacy_break(sim, "version", "%" PRId64 " after %" PRId64, doc->version,
-                              sim->final_version);
-    }
-    if (doc->version > sim->final_version) {
-        sim->stats.rounds++;
-    }
-    sim->final_version = doc->version;
-    if (!sim->nodes[request->node].is_torch && !stored_is_whole(doc) && sim->plan.torch == 0) {
-        mst__sim_legacy_break(sim, "legal", "final with %zu of %" PRId64, doc->keep_alive_count,
-                              count);
-    }
-}
-
-static struct mst__sim_legacy_round *told_round(struct mst__sim_legacy *sim, int64_t version)
-{
-    for (size_t i = 0; i < sim->round_count; i++) {
-        if (sim->rounds[i].version == version) {
-            return &sim->rounds[i];
-        }
-    }
-    sim->rounds = mst__realloc(sim->rounds, (sim->round_count + 1) * sizeof *sim->rounds);
-    MST_ASSERT(sim->rounds != NULL);
-    struct mst__sim_legacy_round *round = &sim->rounds[sim->round_count++];
-    *round = (struct mst__sim_legacy_round){.version = version};
-    return round;
-}
-
-void mst__sim_legacy_told(struct mst__sim_legacy *sim,
-                          struct mst__sim_legacy_node *node,
-                          int64_t version,
-                          int64_t rank,
-                          int64_t world)
-{
-    mst__sim_legacy_say(sim, node->index, "is told v%" PRId64 " rank %" PRId64 "/%" PRId64, version,
-                        rank, world);
-    sim->stats.returns++;
-    struct mst__sim_legacy_round *round = told_round(sim, version);
-    if (version <= node->version && node->app != MST_SIM_LEGACY_DOWN) {
-        mst__sim_legacy_break(sim, "version", "n%" PRIu32 " is told %" PRId64 " after %" PRId64,
-                              node->index, version, node->version);
-    }
-    if (round->world != 0 && round->world != world) {
-        mst__sim_legacy_break(sim, "world", "%" PRId64 " and %" PRId64 " in v%" PRId64,
-                              round->world, world, version);
-    }
-    round->world = world;
-    bool is_small = world < sim->plan.nodes_min && !node->is_odd;
-    if (rank < 0 || rank >= world || is_small || world > sim->plan.nodes_max) {
-        mst__sim_legacy_break(sim, "world",
-                              "n%" PRIu32 " has rank %" PRId64 " of %" PRId64 " in v%" PRId64,
-                              node->index, rank, world, version);
-    } else if (round->ranks[rank] != 0) {
-        mst__sim_legacy_break(sim, "rank",
-                              "%" PRId64 " of v%" PRId64 " is n%" PRIu32 "'s and n%" PRIu32 "'s",
-                              rank, version, round->ranks[rank] - 1, node->index);
-    } else {
-        round->ranks[rank] = node->index + 1;
-    }
-    node->version = version;
-    node->rank = rank;
-    node->world = world;
-    node->app = MST_SIM_LEGACY_HOLDING;
 }
 
 /* --- the network --- */
@@ -391,6 +275,9 @@ static void node_done(struct mst__sim_legacy *sim,
         node->operation == MST_LEGACY_OP_NEXT) {
         sim->gave_up_us = sim->now_us;
     }
+    if (outcome->result != MST_LEGACY_OK && node->operation == MST_LEGACY_OP_NEXT) {
+        mst__sim_legacy_gave_up(sim, node);
+    }
     if (node->wants_close) {
         node->wants_close = false;
         node_begin(sim, node, MST_LEGACY_OP_CLOSE, 10 * SECOND_US);
@@ -471,8 +358,7 @@ static bool node_is_waiting(const struct mst__sim_legacy_node *node)
     return node->has_machine && node->machine.phase == MST_LEGACY_WAITING;
 }
 
-/* Whether the program interrupts the current operation. */
-static bool node_interrupt(struct mst__sim_legacy *sim, struct mst__sim_legacy_node *node)
+bool mst__sim_legacy_interrupt(struct mst__sim_legacy *sim, struct mst__sim_legacy_node *node)
 {
     bool is_watch = node->operation == MST_LEGACY_OP_WATCH &&
                     (node->wants_next || node->wants_close || node->wants_leave);
@@ -505,7 +391,7 @@ static void node_answer(struct mst__sim_legacy *sim,
         .entry_count = answer->entry_count,
     };
     node_feed(sim, node, event);
-    (void)node_interrupt(sim, node); /* now or at the next wait */
+    (void)mst__sim_legacy_interrupt(sim, node); /* now or at the next wait */
 }
 
 /* The answer is missing, or etcd was down. */
@@ -606,7 +492,8 @@ static void fault_strike(struct mst__sim_legacy *sim)
             break;
         case 2:
             fault_count(sim, MST_SIM_FAULT_FREEZE);
-            node->frozen_us = sim->now_us + mst__sim_legacy_below(sim, FREEZE_US_MAX);
+            node->frozen_us =
+                sim->now_us + mst__sim_legacy_below(sim, MST_SIM_LEGACY_FREEZE_US_MAX);
             mst__sim_legacy_say(sim, node->index, "is stopped");
             break;
         case 3:
@@ -623,20 +510,20 @@ static void fault_strike(struct mst__sim_legacy *sim)
         case 5:
             fault_count(sim, MST_SIM_FAULT_RESTART);
             node->wants_next = true;
-            (void)node_interrupt(sim, node); /* or at the next wait */
+            (void)mst__sim_legacy_interrupt(sim, node); /* or at the next wait */
             break;
         case 6:
             node->wants_cancel = node->operation == MST_LEGACY_OP_NEXT;
             node->wants_leave = node->app == MST_SIM_LEGACY_HOLDING;
             fault_count(sim, node->wants_leave ? MST_SIM_FAULT_LEAVE : MST_SIM_FAULT_CANCEL);
-            (void)node_interrupt(sim, node); /* the same */
+            (void)mst__sim_legacy_interrupt(sim, node); /* the same */
             break;
         default:
             node->wants_close = !node->is_torch && sim_chance(sim, sim->plan.close_ppm);
             if (node->wants_close) {
                 fault_count(sim, MST_SIM_FAULT_CLOSE);
             }
-            (void)node_interrupt(sim, node); /* the same */
+            (void)mst__sim_legacy_interrupt(sim, node); /* the same */
     }
 }
 
@@ -661,87 +548,6 @@ static void fault_calm(struct mst__sim_legacy *sim)
             node_start(sim, node);
         }
     }
-}
-
-/* --- the end --- */
-
-/* Whether all nodes are in the stored round, or know that it is closed. */
-static bool settle_is_formed(const struct mst__sim_legacy *sim)
-{
-    const struct mst__legacy_doc *doc = mst__sim_v2_doc(sim);
-    int64_t up = 0;
-    int64_t holding = 0;
-    int64_t ended = 0;
-    for (uint32_t i = 0; i < sim->plan.nodes; i++) {
-        const struct mst__sim_legacy_node *node = &sim->nodes[i];
-        up += !node->is_odd;
-        ended += !node->is_odd && node->app == MST_SIM_LEGACY_ENDED;
-        holding += !node->is_odd && node->app == MST_SIM_LEGACY_HOLDING && doc != NULL &&
-                   doc->status == MST_LEGACY_FINAL && doc->version == node->version;
-    }
-    if (sim->is_closed) {
-        return ended == up;
-    }
-    int64_t wanted = up < sim->plan.nodes_max ? up : sim->plan.nodes_max;
-    return up < sim->plan.nodes_min ||
-           (holding == wanted && doc != NULL && (int64_t)doc->participant_count == wanted);
-}
-
-static void settle_again(struct mst__sim_legacy *sim)
-{
-    mst__sim_legacy_say(sim, UINT32_MAX, "everybody enters again");
-    sim->again_us = sim->now_us;
-    for (uint32_t i = 0; i < sim->plan.nodes; i++) {
-        if (!sim->nodes[i].is_odd) {
-            sim->nodes[i].wants_next = true;
-            (void)node_interrupt(sim, &sim->nodes[i]); /* or at the next wait */
-        }
-    }
-}
-
-/* Whether the group has had its time to form. A node whose join timeout ends takes the round below
- * the minimum and so begins another last call. Most nodes began to join before the faults stopped,
- * and may do that one after the other; but not for ever. */
-static bool settle_is_late(const struct mst__sim_legacy *sim)
-{
-    int64_t since_us = sim->gave_up_us > sim->calm_us ? sim->gave_up_us : sim->calm_us;
-    int64_t last_us = sim->calm_us + 2 * sim->plan.join_us + sim->plan.bound_us;
-    return sim->now_us - since_us > sim->plan.bound_us || sim->now_us > last_us;
-}
-
-/* Called at times after the faults have stopped. */
-static void settle_look(struct mst__sim_legacy *sim)
-{
-    bool is_formed = settle_is_formed(sim);
-    bool is_news_over = sim->now_us - sim->calm_us > NEWS_US;
-    if (sim->settled_us == 0 && is_formed && is_news_over) {
-        sim->settled_us = sim->now_us;
-        sim->stats.settle_permille = 1000 * (sim->now_us - sim->calm_us) / sim->plan.bound_us;
-        mst__sim_legacy_say(sim, UINT32_MAX, "the group has formed");
-    } else if (sim->settled_us == 0 && settle_is_late(sim)) {
-        mst__sim_legacy_break(sim, "formed", "not within %" PRId64 " s",
-                              sim->plan.bound_us / SECOND_US);
-    } else if (sim->settled_us != 0 && sim->again_us == 0 && !is_formed) {
-        mst__sim_legacy_break(sim, "formed", "and then no longer");
-    }
-    uint32_t up = sim->plan.nodes - (sim->plan.has_odd ? 1 : 0);
-    bool is_pure = sim->plan.torch == 0 && up == (uint32_t)sim->plan.nodes_max && !sim->is_closed;
-    if (sim->settled_us != 0 && sim->again_us == 0 &&
-        sim->now_us - sim->settled_us > 16 * SECOND_US) {
-        if (!is_pure) {
-            sim->is_over = true;
-            return;
-        }
-        settle_again(sim);
-    } else if (sim->again_us != 0 && sim->now_us - sim->again_us > 1000 && is_formed &&
-               sim->nodes[sim->plan.nodes - 1].began_us >= sim->again_us) {
-        sim->is_over = true;
-        return;
-    } else if (sim->again_us != 0 && sim->now_us - sim->again_us > AGAIN_US) {
-        mst__sim_legacy_break(sim, "again", "not within %" PRId64 " s", AGAIN_US / SECOND_US);
-    }
-    struct mst__sim_legacy_event event = {.kind = MST_SIM_LEGACY_LOOK};
-    mst__sim_legacy_after(sim, 20000, event);
 }
 
 /* --- running --- */
@@ -849,7 +655,7 @@ static void run_event(struct mst__sim_legacy *sim, struct mst__sim_legacy_event 
             fault_calm(sim);
             return;
         case MST_SIM_LEGACY_LOOK:
-            settle_look(sim);
+            mst__sim_legacy_settle(sim);
     }
 }
 
@@ -890,6 +696,9 @@ bool mst__sim_legacy_run(struct mst__sim_legacy *ret_sim, uint64_t seed, FILE *h
     memset(sim, 0, sizeof *sim);
     sim->history = history;
     mst__prng_init(&sim->prng, seed);
+    /* Not drawn, so that what a seed means stays. */
+    sim->plan.has_leaver = seed % 2 == 0;
+    sim->plan.is_long = seed % 50 == 0;
     run_begin(sim);
     while (!sim->is_over && sim->event_count > 0) {
         struct mst__sim_legacy_event event = event_pop(sim);
@@ -919,5 +728,6 @@ void mst__sim_legacy_close(struct mst__sim_legacy *sim)
         }
         mst__legacy_doc_close(&sim->nodes[i].torch.doc);
     }
+    mst__legacy_doc_close(&sim->before);
     mst__sim_v2_close(&sim->v2);
 }

@@ -229,6 +229,33 @@ static int64_t check_patience_us(const struct mst__settings *settings, bool is_e
     return (after_us < beat_us ? after_us : beat_us) * CHECK_DRIFT_PERCENT / 100;
 }
 
+/* The reader @by was stopped and goes on: it may count the pause as one heartbeat's time, not as
+ * silence of the others. Judged if no clock makes the stamp of @pid look like an old job's. */
+static void check_paused(struct mst__sim_world *world, int64_t pid, const struct mst__sim_node *by)
+{
+    const struct mst__sim_plan *plan = &world->plan;
+    const struct mst__sim_life *life = mst__sim_check_life(world, pid);
+    const struct mst__settings *settings = &plan->settings[by->index];
+    bool is_near = plan->skew_us_max <= 2 * MST_SIM_SECOND_US &&
+                   plan->weights[MST_SIM_FAULT_STEP] == 0 &&
+                   world->now_us - life->stamped_us < settings->clock_skew_us / 2;
+    if (!is_near || by->paused_us < life->stamped_us) {
+        return;
+    }
+    int64_t pause_us = by->frozen_us - by->paused_us;
+    int64_t beat_us = settings->keep_alive_interval_us + CHECK_BEAT_LATE_US;
+    int64_t counts_us = pause_us < beat_us ? pause_us : beat_us;
+    int64_t watched_us = world->now_us - life->stamped_us - pause_us + counts_us;
+    if (watched_us < mst__expire_patience_us(settings, true) * CHECK_DRIFT_PERCENT / 100) {
+        char name[24];
+        mst__sim_name(world, pid, name);
+        mst__sim_break(world, "paused",
+                       "n%u was stopped for %lld ms and expelled %s after %lld ms of watching",
+                       by->index, (long long)(pause_us / 1000), name,
+                       (long long)(watched_us / 1000));
+    }
+}
+
 /* @pid was removed by another node. */
 static void check_expelled(struct mst__sim_world *world, int64_t pid, const char *by)
 {
@@ -273,6 +300,7 @@ static void check_others(struct mst__sim_world *world,
         }
         mst__peer_id id = mst__state_find(state, &member->node);
         if (id == MST_PEER_NONE || !state->members[id].has_heartbeat) {
+            check_paused(world, member->node.pid, &world->nodes[conn->node]);
             check_expelled(world, member->node.pid, by);
             continue;
         }

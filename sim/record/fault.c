@@ -52,6 +52,7 @@ static bool fault_freeze(struct mst__sim_world *world, struct mst__sim_node *nod
 {
     int64_t time_us = 1 + mst__sim_below(world, world->plan.partition_us_max);
     mst__sim_say_node(world, node, "freezes for %lld ms", (long long)(time_us / 1000));
+    node->paused_us = node->frozen_us > world->now_us ? node->paused_us : world->now_us;
     node->frozen_us = world->now_us + time_us;
     node->well_us = node->frozen_us;
     return true;

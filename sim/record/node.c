@@ -392,6 +392,7 @@ void mst__sim_node_start(struct mst__sim_world *world, struct mst__sim_node *nod
     node->ask = MST_SIM_ASK_NONE;
     node->failures = 0;
     node->has_notice = false;
+    node->paused_us = 0;
     node->frozen_us = 0;
     node->well_us = world->now_us;
     mst__sim_say_node(world, node, "starts");

@@ -141,6 +141,7 @@ struct mst__sim_node {
     int64_t react_us;
     /* Faults. */
     uint64_t partition; /* 0 = none */
+    int64_t paused_us;  /* when it was last stopped: from then */
     int64_t frozen_us;  /* until when */
     int64_t well_us;    /* time of its last disturbance */
 };

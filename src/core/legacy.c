@@ -22,7 +22,6 @@
 /* Peers sleep for a second when they find a round in setup; if it were complete by then, it
  * would shut them out, round after round. */
 #define LAST_CALL_US_MIN 1300000
-#define JOB_BEAT_US (3600 * MST_LEGACY_SECOND_US)
 
 static int64_t time_min(int64_t a, int64_t b)
 {
@@ -391,6 +390,16 @@ int mst__legacy_ask_plain(struct mst__legacy_turn *turn, enum mst__legacy_ask as
     }
 }
 
+bool mst__legacy_ask_job_beat(struct mst__legacy_turn *turn)
+{
+    const struct mst__legacy *legacy = turn->legacy;
+    if (!legacy->has_job || turn->now_us < legacy->job_us + MST_LEGACY_JOB_BEAT_US) {
+        return false;
+    }
+    (void)mst__legacy_ask_plain(turn, MST_ASK_JOB_BEAT); /* cannot fail */
+    return true;
+}
+
 int mst__legacy_pause(struct mst__legacy_turn *turn, int64_t until_us)
 {
     turn_move(turn, MST_LEGACY_WAITING);
@@ -579,5 +588,5 @@ int64_t mst__legacy_beat_us(const struct mst__legacy *legacy)
         beat_us = mst__saturate_add(legacy->rank_us, MST_LEGACY_BEAT_US);
         beat_us = beat_us < legacy->beat_try_us ? legacy->beat_try_us : beat_us;
     }
-    return legacy->has_job ? time_min(beat_us, legacy->job_us + JOB_BEAT_US) : beat_us;
+    return legacy->has_job ? time_min(beat_us, legacy->job_us + MST_LEGACY_JOB_BEAT_US) : beat_us;
 }

@@ -503,7 +503,7 @@ static int next_tidy(struct mst__legacy_turn *turn)
 
 /* --- all of it --- */
 
-/* Refresh our key if it is due. Returns whether a request is set. */
+/* Refresh our key and the job's directory if they are due. Returns whether a request is set. */
 static bool next_beat(struct mst__legacy_turn *turn)
 {
     struct mst__legacy *legacy = turn->legacy;
@@ -522,7 +522,7 @@ static bool next_beat(struct mst__legacy_turn *turn)
     /* Keys of another version, or no longer needed: let them expire. */
     legacy->has_key = has_key && !has_rank;
     legacy->has_rank = has_rank;
-    return false;
+    return mst__legacy_ask_job_beat(turn); /* a spare may wait for hours */
 }
 
 int mst__legacy_next(struct mst__legacy_turn *turn)

@@ -13,6 +13,8 @@
 /* etcd's delay in removing expired keys. */
 #define MST_LEGACY_EXPIRY_LATE_US 300000
 #define MST_LEGACY_SECOND_US INT64_C(1000000)
+/* The refresh interval of the job's directory, half of its TTL. */
+#define MST_LEGACY_JOB_BEAT_US (MST_LEGACY_TTL_JOB / 2 * MST_LEGACY_SECOND_US)
 
 /* The last request. */
 enum mst__legacy_ask {
@@ -60,6 +62,8 @@ int mst__legacy_ask_list(struct mst__legacy_turn *turn);
 int mst__legacy_ask_counter(struct mst__legacy_turn *turn);
 int mst__legacy_ask_key(struct mst__legacy_turn *turn, int64_t version);
 int mst__legacy_ask_rank(struct mst__legacy_turn *turn, int64_t version, int64_t rank);
+/* Refresh the job's directory if that is due. Returns whether a request is set. */
+bool mst__legacy_ask_job_beat(struct mst__legacy_turn *turn);
 /* One of the requests without further arguments. */
 int mst__legacy_ask_plain(struct mst__legacy_turn *turn, enum mst__legacy_ask ask);
 /* Wait for a change of the document, until @until_us at most. Keys that are due, the deadline

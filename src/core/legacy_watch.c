@@ -106,11 +106,7 @@ static bool others_beat(struct mst__legacy_turn *turn)
         (void)mst__legacy_ask_plain(turn, MST_ASK_RANK_BEAT); /* cannot fail */
         return true;
     }
-    if (legacy->has_job && turn->now_us >= legacy->job_us + 3600 * MST_LEGACY_SECOND_US) {
-        (void)mst__legacy_ask_plain(turn, MST_ASK_JOB_BEAT); /* the same */
-        return true;
-    }
-    return false;
+    return mst__legacy_ask_job_beat(turn);
 }
 
 static int others_beat_end(struct mst__legacy_turn *turn)

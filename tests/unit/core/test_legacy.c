@@ -401,6 +401,37 @@ static void test_setup_makes_what_peers_need(void **state)
     world_free(world);
 }
 
+/* The job's directory, and all that is in it, lives as long as a node that has set it up: a member
+ * that watches, or a spare that waits. */
+static void test_directory_lives_as_long_as_the_job(void **state)
+{
+    (void)state;
+    for (size_t keeper = 0; keeper < 2; keeper++) {
+        struct world *world = world_new();
+        struct actor *member = world_join(world, 1, 1, 0);
+        struct actor *spare = world_join(world, 1, 1, 0);
+        actor_begin(world, &world->actors[keeper], MST_LEGACY_OP_SETUP, SECOND_US);
+        assert_true(world_run(world, SECOND_US));
+        actor_begin(world, member, MST_LEGACY_OP_NEXT, 60 * SECOND_US);
+        assert_true(world_run(world, 5 * SECOND_US));
+        assert_int_equal(member->outcome.result, MST_LEGACY_OK);
+        actor_begin(world, spare, MST_LEGACY_OP_NEXT, 4 * MST_LEGACY_TTL_JOB * SECOND_US);
+        int64_t end_us = world->now_us + 3 * MST_LEGACY_TTL_JOB * SECOND_US;
+        while (world->now_us < end_us) {
+            if (member->is_done) {
+                actor_begin(world, member, MST_LEGACY_OP_WATCH, 60 * SECOND_US);
+            }
+            assert_false(world_run(world, 60 * SECOND_US));
+            const struct key *job = world_find(world, "/p/run_j");
+            assert_non_null(job);
+            assert_true(job->expires_us - world->now_us > MST_LEGACY_TTL_JOB / 3 * SECOND_US);
+        }
+        assert_false(member->machine.is_expelled);
+        assert_false(spare->is_done);
+        world_free(world);
+    }
+}
+
 /* The bar: the peers need 5.5 s and 137 requests per node. */
 static void test_many_nodes_need_little(void **state)
 {
@@ -512,6 +543,31 @@ static void test_phantom_below_the_minimum(void **state)
     assert_true(world->now_us - began_us < SECOND_US);
     world_check(world, 3);
     world_free(world);
+}
+
+/* One dies during the last call, at any time before its end: with it the round had its minimum,
+ * without it it is not complete until another one comes. */
+static void test_death_in_the_last_call(void **state)
+{
+    (void)state;
+    for (int64_t dies_us = 0; dies_us < 3 * SECOND_US; dies_us += SECOND_US / 10) {
+        struct world *world = world_new();
+        for (int i = 0; i < 3; i++) {
+            (void)world_join(world, 3, 4, 12 * SECOND_US);
+        }
+        world_next(world);
+        assert_false(world_run(world, SECOND_US + dies_us));
+        assert_int_equal(world_doc(world)->participant_count, 3);
+        world->actors[dies_us / (SECOND_US / 10) % 3].is_alive = false;
+        assert_false(world_run(world, 25 * SECOND_US));
+        assert_int_equal(world_doc(world)->status, MST_LEGACY_JOINABLE);
+        assert_int_equal(world_doc(world)->participant_count, 2);
+        struct actor *actor = world_join(world, 3, 4, 12 * SECOND_US);
+        actor_begin(world, actor, MST_LEGACY_OP_NEXT, 60 * SECOND_US);
+        assert_true(world_run(world, 16 * SECOND_US));
+        world_check(world, 3);
+        world_free(world);
+    }
 }
 
 /* One dies after the round was frozen, before it has confirmed: no need to wait for the document to
@@ -891,11 +947,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_setup_makes_what_peers_need),
+        cmocka_unit_test(test_directory_lives_as_long_as_the_job),
         cmocka_unit_test(test_many_nodes_need_little),
         cmocka_unit_test(test_all_enter_again_at_once),
         cmocka_unit_test(test_last_call_lets_others_in),
         cmocka_unit_test(test_last_call_survives_its_leader),
         cmocka_unit_test(test_phantom_below_the_minimum),
+        cmocka_unit_test(test_death_in_the_last_call),
         cmocka_unit_test(test_death_in_frozen),
         cmocka_unit_test(test_death_in_final),
         cmocka_unit_test(test_leaving_is_told_at_once),
