@@ -42,8 +42,9 @@ testrun = tools/testrun $(if $(filter true,$(CI)),--retry) --since $(STARTED_S) 
 STARTED_S := $(shell date +%s)
 
 .DEFAULT_GOAL := all
-.PHONY: all help demo test test-peers test-builds sim chaos bench bench-gate lint format tidy fuzz \
-	mutants sanitize sanitize-peers sanitize-thread wheel with-tests install clean distclean
+.PHONY: all help demo test test-peers test-builds test-cluster sim chaos bench bench-gate lint \
+	format tidy fuzz mutants sanitize sanitize-peers sanitize-thread wheel with-tests install clean \
+	distclean
 
 all: ## Use: build the library and build/muster
 	@tools/deps build
@@ -68,6 +69,11 @@ test-peers: ## Test: install PyTorch and Redis, and run the tests with them
 test-builds: ## Test: build as packagers do: other options, without libraries, musl; install
 	@tools/deps builds
 	@tools/builds --jobs $(JOBS)
+
+test-cluster: ## Test: run jobs under a real Slurm, mpirun and sshd, and with cut networks
+	@tools/deps cluster
+	@$(MAKE) --no-print-directory with-tests
+	@$(testrun) $(BUILD) --suite cluster
 
 sim: all ## Test: run the simulator with new seeds until stopped
 	@$(BUILD)/muster-sim $(SIM_FLAGS)

@@ -15,17 +15,16 @@ QUICK = f"keep_alive_interval={300 * harness.SLOWNESS:.0f}ms,keep_alive_max_atte
         "last_call_timeout=100ms,join_timeout=30"
 
 
-class Agent:
-    """One launcher. self.lines has the lines of its workers."""
+class Child:
+    """A command. self.lines has the lines of its standard output."""
 
-    def __init__(self, *args, env=None, cwd=None, stdin=subprocess.DEVNULL, wrapper=()):
+    def __init__(self, *command, env=None, cwd=None, stdin=subprocess.DEVNULL):
         self.lines = []
         self.queue = queue.Queue()
         self.stderr_file = tempfile.TemporaryFile()
-        self.events_file = tempfile.NamedTemporaryFile()
         self.start = time.monotonic()
         self.process = subprocess.Popen(
-            [*wrapper, harness.MUSTER, "run", "--events", self.events_file.name, *map(str, args)],
+            [*map(str, command)],
             stdin=stdin, stdout=subprocess.PIPE, stderr=self.stderr_file,
             env={**os.environ, **(env or {})}, cwd=cwd)
         self.pid = self.process.pid
@@ -43,18 +42,8 @@ class Agent:
         self.stderr_file.seek(0)
         return self.stderr_file.read().decode(errors="replace")
 
-    def story(self):
-        """The agent's own lines on stderr, without those about a wait."""
-        return "".join(line for line in self.stderr().splitlines(keepends=True)
-                       if line.startswith("muster: ") and " waiting " not in line)
-
-    def events(self, *names):
-        with open(self.events_file.name, encoding="utf-8") as file:
-            events = [json.loads(line) for line in file if line.endswith("\n")]
-        return [event for event in events if not names or event["event"] in names]
-
     def next(self, timeout=None):
-        """The next line of a worker; self.at is the time of its arrival."""
+        """The next line; self.at is the time of its arrival."""
         try:
             self.at, text = self.queue.get(
                 timeout=harness.DEADLINE_S if timeout is None else timeout)
@@ -78,14 +67,14 @@ class Agent:
             self.process.send_signal(number)
 
     def wait(self, timeout=None):
-        """Wait for the end of the agent; returns its exit code."""
+        """Wait for the end of the command; returns its exit code."""
         try:
             code = self.process.wait(harness.DEADLINE_S if timeout is None else timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"does not end after {self.lines}: {self.stderr()}") from None
         self.end = time.monotonic()
         self.thread.join(harness.DEADLINE_S)
-        harness.check_report(self.stderr(), "the agent")
+        harness.check_report(self.stderr(), "the child")
         return code
 
     def close(self):
@@ -95,6 +84,28 @@ class Agent:
         self.thread.join(harness.DEADLINE_S)
         self.process.stdout.close()
         self.stderr_file.close()
+
+
+class Agent(Child):
+    """One launcher. self.lines has the lines of its workers."""
+
+    def __init__(self, *args, wrapper=(), **keywords):
+        self.events_file = tempfile.NamedTemporaryFile()
+        super().__init__(*wrapper, harness.MUSTER, "run", "--events", self.events_file.name, *args,
+                         **keywords)
+
+    def story(self):
+        """The agent's own lines on stderr, without those about a wait."""
+        return "".join(line for line in self.stderr().splitlines(keepends=True)
+                       if line.startswith("muster: ") and " waiting " not in line)
+
+    def events(self, *names):
+        with open(self.events_file.name, encoding="utf-8") as file:
+            events = [json.loads(line) for line in file if line.endswith("\n")]
+        return [event for event in events if not names or event["event"] in names]
+
+    def close(self):
+        super().close()
         self.events_file.close()
 
 

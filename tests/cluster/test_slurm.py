@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""`muster run` under a real Slurm: four machines."""
+
+import shlex
+import time
+import unittest
+
+import cluster
+import harness
+import slurm
+
+# What a worker says of its place.
+SAY = 'echo "worker $RANK of $WORLD_SIZE, local $LOCAL_RANK of $LOCAL_WORLD_SIZE on $(hostname)"'
+# The same, and stay until the end; a TERM gives it a second of work to save what it has.
+STAY = f'{SAY}; trap "sleep 1; echo saved $RANK; exit 0" TERM; while :; do sleep 0.05; done'
+
+# A job that Slurm ends has its workers ended, and nothing of it is left, after so long at most.
+END_S = 15
+
+
+def muster(*options, script=SAY):
+    return [harness.MUSTER, "run", *options, "--", "sh", "-c", script]
+
+
+def places(world, per_node=1):
+    """What the workers of a job on the first machines say, sorted."""
+    return sorted(f"worker {rank} of {world}, local {rank % per_node} of {per_node} on "
+                  f"n{rank // per_node + 1}" for rank in range(world))
+
+
+class SlurmCase(unittest.TestCase):
+    """The tests of a program share its cluster, and leave it idle."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.slurm = slurm.started()
+
+    def setUp(self):
+        self.jobs = []
+        # Every process of this test has its name in its environment.
+        self.mark = f"MUSTER_TEST_OF={self.id()}"
+        self.addCleanup(self.clean_up)
+
+    def clean_up(self):
+        for job in self.jobs:
+            job.cancel("--quiet")
+        self.slurm.wait_idle()
+
+    def srun(self, *args, **keywords):
+        name, value = self.mark.split("=")
+        child = self.slurm.srun(*args, env={name: value}, **keywords)
+        self.addCleanup(child.close)
+        return child
+
+    def sbatch(self, script, *options):
+        job = self.slurm.sbatch(script, "--export", f"ALL,{self.mark}", *options)
+        self.jobs.append(job)
+        return job
+
+    def line(self, *options, script=SAY):
+        """The command of muster() as a line of a shell script."""
+        return shlex.join(muster(*options, script=script))
+
+    def check_nothing_left(self):
+        """No process of this test's jobs is on any machine, or soon none is."""
+        harness.wait_until(lambda: not cluster.processes(self.mark), "the end of all processes")
+
+
+class Steps(SlurmCase):
+    def test_srun(self):
+        """One worker per machine, with ranks in the order of the machines, and no option given."""
+        child = self.srun("-N4", *muster())
+        self.assertEqual(child.wait(), 0, child.stderr())
+        self.assertEqual(sorted(child.lines), places(4))
+        self.check_nothing_left()
+
+    def test_workers(self):
+        child = self.srun("-N2", *muster("--nproc-per-node", "2"))
+        self.assertEqual(child.wait(), 0, child.stderr())
+        self.assertEqual(sorted(child.lines), places(4, 2))
+
+    def test_restart(self):
+        """All workers start again after the failure of one."""
+        first = '[ $MUSTER_GENERATION = 2 ] || { [ $RANK != 2 ] || exit 3; sleep 600; }; '
+        child = self.srun("-N4", *muster("--max-restarts", "1", script=first + SAY))
+        self.assertEqual(child.wait(), 0, child.stderr())
+        self.assertEqual(sorted(child.lines), places(4))
+        self.assertIn("a worker of node 'n3", child.stderr())
+        self.check_nothing_left()
+
+    def test_failure(self):
+        """srun ends with the status of the worker that failed first; no worker stays."""
+        child = self.srun("-N4", *muster(script=f"{SAY}; [ $RANK != 2 ] || exit 3; sleep 600"))
+        self.assertEqual(child.wait(), 3, child.stderr())
+        self.assertRegex(child.stderr(), r"host +: n3\n +rank +: 2 .*\n +exitcode +: 3 ")
+        self.check_nothing_left()
+
+    def test_tasks(self):
+        """With several tasks on a machine, each is a node with one worker."""
+        child = self.srun("-N2", "--ntasks-per-node=2", *muster())
+        self.assertEqual(child.wait(), 0, child.stderr())
+        self.assertEqual(sorted(child.lines), places(4, 2))
+
+    def test_array(self):
+        """Each task of an array is a job of its own, though they share machines."""
+        job = self.sbatch(f"srun {self.line()}", "-N2", "--array=0-3", "--open-mode=append",
+                          f"--output={cluster.RUN}/out-%A")
+        job.wait_state("COMPLETED")
+        self.assertEqual(sorted(job.lines("worker")), sorted(places(2) * 4))
+
+    def test_overlap(self):
+        """Two steps of one job at once. The end of the first does nothing to the other."""
+        job = self.sbatch(f"srun --overlap {self.line(script=SAY + '; echo one; sleep 2')} & "
+                          "one=$!; "
+                          f"srun --overlap {self.line(script=SAY + '; echo two; sleep 6')} & "
+                          "two=$!; wait $one; echo first $?; wait $two; echo second $?", "-N2")
+        job.wait_state("COMPLETED", timeout=2 * harness.DEADLINE_S)
+        self.assertEqual(len(job.lines("first 0")), 1, job.output())
+        self.assertEqual(len(job.lines("second 0")), 1, job.output())
+        self.assertEqual(sorted(job.lines("worker")), sorted(places(2) * 2))
+        self.check_nothing_left()
+
+    def test_launch_srun(self):
+        """A batch script without srun: muster calls it."""
+        job = self.sbatch(self.line("--launch", "srun"), "-N4")
+        job.wait_state("COMPLETED")
+        self.assertEqual(sorted(job.lines("worker")), places(4))
+
+    def test_launch_srun_status(self):
+        """The status of the worker is that of the batch script."""
+        job = self.sbatch(self.line("--launch", "srun", script=(
+            f"{SAY}; [ $RANK != 1 ] || exit 3; sleep 600")), "-N2")
+        self.assertEqual(job.wait_state("FAILED")["ExitCode"], "3:0")
+        self.check_nothing_left()
+
+
+class Power(SlurmCase):
+    """A machine that is switched off says nothing to anybody: no process is told, no connection is
+    closed."""
+
+    # After how long a silent node is lost, with the usual settings of muster, and for this Slurm.
+    LOST_S = 15 + 5
+    DOWN_S = 45
+
+    def turn_off(self, child):
+        child.until("worker", count=4)
+        self.slurm[3].power_off()
+        self.addCleanup(self.slurm.turn_on, self.slurm[3])
+        return time.monotonic()
+
+    def test_no_kill(self):
+        """The others go on without it."""
+        stay = f"{SAY}; [ $WORLD_SIZE != 3 ] || exit 0; while :; do sleep 0.05; done"
+        child = self.srun("-N4", "--no-kill", *muster("--nnodes", "3:4", script=stay))
+        off = self.turn_off(child)
+        again = child.until("of 3", count=3)
+        self.assertLess(child.at - off, self.LOST_S)
+        self.assertEqual(sorted(again), places(3))
+        self.assertEqual(child.wait(self.DOWN_S), 0, child.stderr())
+        self.assertIn("muster: node 'n4", child.stderr())
+        self.check_nothing_left()
+
+    def test_kill(self):
+        """Without --no-kill Slurm ends the step, and so do the agents."""
+        child = self.srun("-N4", *muster(script=STAY))
+        self.turn_off(child)
+        self.assertNotEqual(child.wait(self.DOWN_S), 0, child.stderr())
+        self.check_nothing_left()
+
+
+class Stopping(SlurmCase):
+    def test_preempted(self):
+        """Slurm takes the machines for a more urgent job. It sends TERM more than once, and all
+        workers save their work. Then the job runs again, from the beginning."""
+        once = f'[ -z "$SLURM_RESTART_COUNT" ] || {{ {SAY}; exit 0; }}; '
+        job = self.sbatch(f"srun {self.line(script=once + STAY)}", "-N4", "--requeue",
+                          "--open-mode=append")
+        job.wait_lines("worker", count=4)
+        urgent = self.sbatch("srun hostname", "-N4", "-p", "high", "--exclusive")
+        job.wait_lines("saved", count=4, timeout=END_S)
+        urgent.wait_state("COMPLETED")
+        fields = job.wait_state("COMPLETED", timeout=2 * harness.DEADLINE_S)
+        self.assertEqual(fields["Restarts"], "1")
+        self.assertEqual(sorted(job.lines("worker")), sorted(places(4) * 2))
+        self.assertEqual(sorted(job.lines("saved")), [f"saved {rank}" for rank in range(4)])
+        self.check_nothing_left()
+
+    def test_scancel(self):
+        job = self.sbatch(f"srun {self.line(script=STAY)}", "-N4")
+        job.wait_lines("worker", count=4)
+        job.cancel()
+        job.wait_state("CANCELLED", timeout=END_S)
+        self.assertEqual(sorted(job.lines("saved")), [f"saved {rank}" for rank in range(4)])
+        self.check_nothing_left()
+
+
+class TimeLimit(SlurmCase):
+    """Slurm counts in minutes, and looks every half minute."""
+
+    LIMIT_S = 60 + 60
+
+    def test_limit(self):
+        job = self.sbatch(f"srun {self.line(script=STAY)}", "-N2", "--time=1")
+        job.wait_lines("worker", count=2)
+        job.wait_state("TIMEOUT", timeout=self.LIMIT_S)
+        self.assertEqual(sorted(job.lines("saved")), ["saved 0", "saved 1"])
+        self.check_nothing_left()
+
+
+if __name__ == "__main__":
+    cluster.main(*slurm.NEEDS)
