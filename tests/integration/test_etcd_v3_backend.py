@@ -482,6 +482,30 @@ class Trouble(unittest.TestCase):
                 self.assertEqual(node.of("expelled", "lost"), [])
 
 
+    def test_hiccup_is_not_told(self):
+        """An etcd that is away for less than the rest of a lease, which has been kept alive for
+        longer than it lasts: nothing to report."""
+        interval = 2 * harness.SLOWNESS
+        with etcd_cluster.Etcd() as etcd, etcd_cluster.Swallow(etcd.address) as tap:
+            conf = {**QUICK, "keep_alive_interval": interval, "keep_alive_max_attempt": 3}
+            with V3Job(etcd, "2:2", conf, endpoint=tap.endpoint) as job:
+                nodes = job.start_in_order(2)
+                settle(nodes)
+                kept = tap.count(b"/lease/keepalive")
+                harness.wait_until(lambda: tap.count(b"/lease/keepalive") >= kept + 8,
+                                   "leases that are older than their time", 30 * interval)
+                tap.refuse()
+                tap.cut()
+                time.sleep(interval / 2)
+                tap.heal()
+                kept = tap.count(b"/lease/keepalive")
+                harness.wait_until(lambda: tap.count(b"/lease/keepalive") >= kept + 4,
+                                   "leases that are kept alive again", 30 * interval)
+                for node in nodes:
+                    self.assertEqual(node.of("unreachable", "expelled", "lost"), [])
+                    self.assertEqual(len(node.of("joined")), 1)
+
+
 class Many(unittest.TestCase):
     """More than one document holds: ranks in keys of their own."""
 
@@ -499,6 +523,11 @@ class Many(unittest.TestCase):
             self.bench(etcd, "--nodes", "270", "--death",
                        conf={**QUICK, "last_call_timeout": PATIENCE_S, "keep_alive_interval": 3,
                              "keep_alive_max_attempt": 3})
+            # Letters of the last round only: none of the node that has died.
+            answer = etcd.ok("POST", "/v3/kv/range", {
+                "key": encode("/muster/bench/a/"), "range_end": encode("/muster/bench/a0"),
+                "count_only": True}).json
+            self.assertEqual(answer.get("count"), "269")
 
     def test_requests(self):
         """A node that joins sends three requests: a lease, its key, a watch. The bench says so."""

@@ -2,6 +2,7 @@
  * answers, and requests that must not be sent twice. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -21,16 +22,27 @@
 /* A request that is expected, by its beginning and by a piece of the rest, and the answer. */
 struct step {
     const char *request;
-    int status; /* 0 = hang up */
+    int status; /* 0 = hang up, with STAYS no answer; with flags */
     const char *answer;
     const char *part; /* NULL = any body */
 };
+
+/* The answer does not end: the connection stays. */
+#define STAYS 0x1000
+/* A pause before the answer, unless another client connects meanwhile. */
+#define SLOW 0x2000
+#define SLOW_MS 500
+#define FLAGS (STAYS | SLOW)
+
+#define OPEN_MAX 8
 
 static const struct step *script;
 static size_t script_count;
 static atomic_size_t script_at;
 static char script_error[2048]; /* read when the thread is gone */
 static int listen_fd = -1;
+static int open_fds[OPEN_MAX]; /* of answers that do not end */
+static size_t open_count;
 static struct mst__endpoint endpoint;
 static pthread_t server;
 static struct mst__v3 *v3;
@@ -62,10 +74,14 @@ static bool read_request(int fd, char *request, size_t size_max)
 static void answer(int fd, const struct step *step)
 {
     char head[256];
+    char length[48] = "";
+    if ((step->status & STAYS) == 0) {
+        (void)snprintf(length, sizeof length, "Content-Length: %zu\r\n", strlen(step->answer));
+    }
     int size = snprintf(head, sizeof head,
                         "HTTP/1.1 %d Whatever\r\nContent-Type: application/json\r\n"
-                        "Content-Length: %zu\r\nConnection: close\r\n\r\n",
-                        step->status, strlen(step->answer));
+                        "%sConnection: close\r\n\r\n",
+                        step->status & ~FLAGS, length);
     /* A client that is gone does not need it. */
     (void)send(fd, head, (size_t)size, MSG_NOSIGNAL);
     (void)send(fd, step->answer, strlen(step->answer), MSG_NOSIGNAL);
@@ -80,6 +96,7 @@ static void *serve(void *arg)
             return NULL; /* the test is over */
         }
         char request[4096];
+        bool is_open = false;
         if (read_request(fd, request, sizeof request)) {
             size_t at = atomic_load(&script_at);
             const struct step *step = at < script_count ? &script[at] : NULL;
@@ -92,9 +109,18 @@ static void *serve(void *arg)
                                request);
             }
             atomic_store(&script_at, at + 1);
-            if (is_right && step->status != 0) {
+            is_open = is_right && (step->status & STAYS) != 0 && open_count < OPEN_MAX;
+            if (is_right && (step->status & SLOW) != 0) {
+                struct pollfd next = {.fd = listen_fd, .events = POLLIN};
+                (void)poll(&next, 1, SLOW_MS);
+            }
+            if (is_right && (step->status & ~FLAGS) != 0) {
                 answer(fd, step);
             }
+        }
+        if (is_open) {
+            open_fds[open_count++] = fd;
+            continue;
         }
         (void)shutdown(fd, SHUT_RDWR);
         (void)close(fd); /* only its end matters */
@@ -135,6 +161,9 @@ static void end(void)
     (void)shutdown(listen_fd, SHUT_RDWR); /* accept fails */
     assert_int_equal(pthread_join(server, NULL), 0);
     (void)close(listen_fd);
+    while (open_count > 0) {
+        (void)close(open_fds[--open_count]);
+    }
     if (script_error[0] != '\0') {
         fail_msg("%s", script_error);
     }
@@ -366,6 +395,60 @@ static void test_token_refused(void **state)
     end();
 }
 
+#define ASKERS 4
+
+static void *ask(void *arg)
+{
+    int *rv = arg;
+    struct mst_err own = {0};
+    struct mst__v3_result result;
+    mst__v3_result_init(&result);
+    struct mst__v3_range range = {.key = BYTES("a")};
+    *rv = mst__v3_range(v3, &range, plenty(), &result, &own);
+    mst__v3_result_close(&result);
+    return NULL;
+}
+
+/* Threads that need a token at the same time: one asks for it, and if it gets none, the next. */
+static void ask_together(const int wanted)
+{
+    pthread_t threads[ASKERS];
+    int rvs[ASKERS];
+    for (size_t i = 0; i < ASKERS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, ask, &rvs[i]), 0);
+    }
+    for (size_t i = 0; i < ASKERS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(rvs[i], wanted);
+    }
+}
+
+static void test_one_token_for_all(void **state)
+{
+    (void)state;
+    static const struct step token[] = {
+        {"POST /v3/auth/authenticate", 200 | SLOW, "{" HEADER ",\"token\":\"one.1\"}", NULL},
+        {"POST /v3/kv/range", 200, EMPTY, "Authorization: one.1\r\n"},
+        {"POST /v3/kv/range", 200, EMPTY, "Authorization: one.1\r\n"},
+        {"POST /v3/kv/range", 200, EMPTY, "Authorization: one.1\r\n"},
+        {"POST /v3/kv/range", 200, EMPTY, "Authorization: one.1\r\n"},
+    };
+    BEGIN_AS(token, "me");
+    ask_together(0);
+    end();
+#define WRONG                                                       \
+    {                                                               \
+        "POST /v3/auth/authenticate", 400 | SLOW,                   \
+            "{\"code\":3,\"message\":\"etcdserver: authentication " \
+            "failed, invalid user ID or password\"}",               \
+            NULL                                                    \
+    }
+    static const struct step wrong[] = {WRONG, WRONG, WRONG, WRONG};
+    BEGIN_AS(wrong, "me");
+    ask_together(MST_EAUTH);
+    end();
+}
+
 /* Authentication is off, and switched on later. */
 static void test_token_late(void **state)
 {
@@ -448,6 +531,73 @@ static void test_watch_resumes(void **state)
     end();
 }
 
+#define STATUS(member) "{\"header\":{\"member_id\":\"" member "\"},\"version\":\"3.4.23\"}"
+
+/* A stream that is silent: its member is asked. The stream stays if that member answers, and only
+ * then; whoever else answers, or nobody, shows nothing about it. */
+static void test_watch_is_checked(void **state)
+{
+    (void)state;
+    static const struct step steps[] = {
+        {"POST /v3/watch", 200 | STAYS, CREATED EVENT("YQ==", "5"), "\"start_revision\":\"5\""},
+        {"POST /v3/maintenance/status", 200, STATUS("2"), NULL},
+        {"POST /v3/maintenance/status", 200, STATUS("3"), NULL},
+        {"POST /v3/watch", 200 | STAYS, CREATED EVENT("YQ==", "6"), "\"start_revision\":\"6\""},
+        {"POST /v3/maintenance/status", STAYS, NULL, NULL},
+        {"POST /v3/watch", 200 | STAYS, CREATED EVENT("YQ==", "7"), "\"start_revision\":\"7\""},
+        /* It does not even begin. */
+        {"POST /v3/maintenance/status", 0, NULL, NULL},
+        {"POST /v3/maintenance/status", 0, NULL, NULL},
+        {"POST /v3/watch", 200 | STAYS, "", "\"start_revision\":\"8\""},
+        {"POST /v3/watch", 200, CREATED EVENT("YQ==", "8"), "\"start_revision\":\"8\""},
+    };
+    BEGIN(steps);
+    struct mst__v3_watched watched = {.key = BYTES("a")};
+    struct mst__v3_watch *watch = NULL;
+    assert_ok(mst__v3_watch_new(v3, &watched, 1, 5, &watch, &err));
+    mst__v3_watch_set_patience(watch, 200, 400);
+    for (int64_t revision = 5; revision <= 8; revision++) {
+        expect_event(watch, "a", revision);
+    }
+    mst__v3_watch_close(watch);
+    end();
+}
+
+/* The endpoint of a stream that other calls have left: the stream follows, long before its silence
+ * is noticed. One that accepts connections and does nothing stands for a member that hangs. */
+static void test_watch_follows(void **state)
+{
+    (void)state;
+    static const struct step steps[] = {
+        {"POST /v3/watch", 200 | STAYS, CREATED EVENT("YQ==", "5"), "\"start_revision\":\"5\""},
+        {"POST /v3/kv/range", STAYS, NULL, NULL},
+        {"POST /v3/kv/range", 200, EMPTY, NULL},
+        {"POST /v3/watch", 200 | STAYS, CREATED EVENT("YQ==", "6"), "\"start_revision\":\"6\""},
+    };
+    BEGIN(steps);
+    mst__v3_free(v3);
+    v3 = NULL;
+    /* Two names of one server: two endpoints. */
+    struct mst__endpoint endpoints[] = {endpoint, endpoint};
+    memcpy(endpoints[1].host, "localhost", sizeof "localhost");
+    struct mst__http_options options = {
+        .endpoints = endpoints, .endpoint_count = 2, .patience_ms = 100};
+    assert_ok(mst__v3_new(&options, &v3, &err));
+    struct mst__v3_watched watched = {.key = BYTES("a")};
+    struct mst__v3_watch *watch = NULL;
+    assert_ok(mst__v3_watch_new(v3, &watched, 1, 5, &watch, &err));
+    expect_event(watch, "a", 5);
+    struct mst__v3_events events = {0};
+    assert_int_equal(mst__v3_watch_next(watch, mst__until_in(50), &events, &err), MST_ETIMEOUT);
+    assert_ok(do_range());
+    assert_int_equal(mst__v3_current(v3), 1);
+    int64_t begin_ms = mst__clock_ms();
+    expect_event(watch, "a", 6);
+    assert_true(mst__clock_ms() - begin_ms < 10000);
+    mst__v3_watch_close(watch);
+    end();
+}
+
 /* Two ranges have two numbers, and each its own place to go on from. */
 static void test_watch_ranges(void **state)
 {
@@ -515,13 +665,14 @@ static void test_watch_token(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_etcd_33),         cmocka_unit_test(test_prefix_by_trial),
-        cmocka_unit_test(test_no_gateway),      cmocka_unit_test(test_write_unknown),
-        cmocka_unit_test(test_write_no_leader), cmocka_unit_test(test_read_again),
-        cmocka_unit_test(test_grant_again),     cmocka_unit_test(test_token),
-        cmocka_unit_test(test_token_refused),   cmocka_unit_test(test_token_late),
-        cmocka_unit_test(test_watch_resumes),   cmocka_unit_test(test_watch_ranges),
-        cmocka_unit_test(test_watch_token),
+        cmocka_unit_test(test_etcd_33),          cmocka_unit_test(test_prefix_by_trial),
+        cmocka_unit_test(test_no_gateway),       cmocka_unit_test(test_write_unknown),
+        cmocka_unit_test(test_write_no_leader),  cmocka_unit_test(test_read_again),
+        cmocka_unit_test(test_grant_again),      cmocka_unit_test(test_token),
+        cmocka_unit_test(test_token_refused),    cmocka_unit_test(test_token_late),
+        cmocka_unit_test(test_watch_resumes),    cmocka_unit_test(test_watch_ranges),
+        cmocka_unit_test(test_watch_token),      cmocka_unit_test(test_one_token_for_all),
+        cmocka_unit_test(test_watch_is_checked), cmocka_unit_test(test_watch_follows),
     };
     return MST_RUN_TESTS(tests);
 }
