@@ -24,10 +24,11 @@ int mst__wait_round(const struct mst__wait *wait,
     if (rv != 0) {
         return rv == MST_ECANCELED ? mst__owner_fail_cancelled(reterr) : rv;
     }
-    int64_t left_us = timeout_us - (mst__clock_ns() / 1000 - begin_us);
-    wait->step(wait->self, (struct mst__member_event){.kind = MST_MEMBER_EVENT_WANTED,
-                                                      .address = mst_bytes_str(place->address),
-                                                      .timeout_us = left_us > 0 ? left_us : 0});
+    wait->step(wait->self,
+               (struct mst__member_event){.kind = MST_MEMBER_EVENT_WANTED,
+                                          .address = mst_bytes_str(place->address),
+                                          .timeout_us = timeout_us,
+                                          .spent_us = mst__clock_ns() / 1000 - begin_us});
     while (member->phase == MST_MEMBER_JOINING && !mst__owner_is_cancelled(owner)) {
         wait->turn(wait->self, mst__until_by(owner->cancel_fd, INT64_MAX));
     }

@@ -338,7 +338,7 @@ static void on_wanted(struct mst__member *member, const struct mst__member_event
     member->is_explaining = false;
     member->address = event->address;
     member->timeout_us = event->timeout_us;
-    member->join_us = after(member, event->timeout_us);
+    member->join_us = after(member, event->timeout_us - event->spent_us);
     member->err = (struct mst_err){.code = 0};
     if (member->restart == MST_MEMBER_WORD_PENDING && is_connected(member)) {
         return; /* the claim is under way; its answer comes first */

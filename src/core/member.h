@@ -60,8 +60,8 @@ enum mst__member_event_kind {
     MST_MEMBER_EVENT_HEARD,        /* @message */
     MST_MEMBER_EVENT_ALIVE,        /* at @now_us bytes came that are not a message for us */
     MST_MEMBER_EVENT_EXPLAINED,    /* the answer to EXPLAIN: @is_spare, @text */
-    MST_MEMBER_EVENT_WANTED,       /* the application wants the next round: @address, @timeout_us.
-                                      Not while JOINING */
+    MST_MEMBER_EVENT_WANTED,       /* the application wants the next round: @address, @timeout_us,
+                                      @spent_us. Not while JOINING */
     MST_MEMBER_EVENT_LEAVE,   /* it wants no round any more; does not wait for pending reports */
     MST_MEMBER_EVENT_FINISH,  /* its work is done: @status, @text. Ignored without a current
                                       round, as RESTART */
@@ -78,6 +78,7 @@ struct mst__member_event {
     struct mst_bytes text;
     struct mst_bytes address;
     int64_t timeout_us; /* INT64_MAX = no limit; a spare is not late */
+    int64_t spent_us;   /* of @timeout_us, before this event */
     int32_t status;
     const struct mst__cause *cause; /* without rank and node */
 };

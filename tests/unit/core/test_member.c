@@ -669,6 +669,21 @@ static void who_is_late_says_why(void **state)
     assert_string_equal(member.err.msg, "no round within 30000 ms: 1 of 2 is here");
 }
 
+/* The time before the event counts, and the error names the whole. */
+static void time_that_is_spent(void **state)
+{
+    (void)state;
+    step((struct mst__member_event){.kind = MST_MEMBER_EVENT_WANTED,
+                                    .address = mst_bytes_str("a:1"),
+                                    .timeout_us = 30 * SECOND_US,
+                                    .spent_us = 29 * SECOND_US});
+    assert_int_equal(member.join_us, now_us + SECOND_US);
+    now_us += SECOND_US;
+    kind(MST_MEMBER_EVENT_TIME);
+    assert_int_equal(member.phase, MST_MEMBER_OUT);
+    assert_non_null(strstr(member.err.msg, "30000 ms"));
+}
+
 static void a_spare_is_not_late(void **state)
 {
     (void)state;
@@ -803,6 +818,7 @@ int main(void)
         cmocka_unit_test_setup(asks_for_a_new_job, reset),
         cmocka_unit_test_setup(does_not_grow, reset),
         cmocka_unit_test_setup(news_of_a_round_make_it_announce_again, reset),
+        cmocka_unit_test_setup(time_that_is_spent, reset),
         cmocka_unit_test_setup(who_is_late_says_why, reset),
         cmocka_unit_test_setup(a_spare_is_not_late, reset),
         cmocka_unit_test_setup(who_gets_no_explanation_fails_too, reset),
