@@ -9,10 +9,17 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Whether process @pid would survive @signal. True if the kernel does not tell (no /proc). */
+enum mst__survival {
+    MST_SURVIVAL_NONE,
+    MST_SURVIVAL_BLOCKED, /* it runs, and blocks the signal, perhaps for a moment only */
+    MST_SURVIVAL_SURE,
+};
+
+/* Whether process @pid would survive @signal. True if the kernel does not tell (no /proc). Takes up
+ * to 20 ms if the process computes with the signal blocked. */
 bool mst__signal_is_survived(pid_t pid, int signal);
 
-/* The same for a process with the text @status in /proc/PID/status. */
-bool mst__signal_is_survived_in(struct mst_bytes status, int signal);
+/* One look at a process with the text @status in /proc/PID/status. */
+enum mst__survival mst__signal_survival_in(struct mst_bytes status, int signal);
 
 #endif /* MST_AGENT_SIGNAL_SURVIVED_H */

@@ -15,7 +15,7 @@ static const char status[] = "Name:\tSigCgt: x\nState:\tS (sleeping)\n"
 
 static bool survives(int signal)
 {
-    return mst__signal_is_survived_in(mst_bytes_str(status), signal);
+    return mst__signal_survival_in(mst_bytes_str(status), signal) == MST_SURVIVAL_SURE;
 }
 
 static void by_its_sets(void **state)
@@ -37,10 +37,37 @@ static void by_its_usual_effect(void **state)
     static const int harmless[] = {SIGCHLD, SIGCONT, SIGURG,  SIGWINCH,
                                    SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU};
     for (size_t i = 0; i < sizeof harmless / sizeof harmless[0]; i++) {
-        assert_true(mst__signal_is_survived_in(mst_bytes_str(""), harmless[i]));
+        assert_int_equal(mst__signal_survival_in(mst_bytes_str(""), harmless[i]),
+                         MST_SURVIVAL_SURE);
     }
-    assert_false(mst__signal_is_survived_in(mst_bytes_str(""), SIGUSR1));
-    assert_false(mst__signal_is_survived_in(mst_bytes_str("\nSigCgt:"), SIGUSR1));
+    assert_int_equal(mst__signal_survival_in(mst_bytes_str(""), SIGUSR1), MST_SURVIVAL_NONE);
+    assert_int_equal(mst__signal_survival_in(mst_bytes_str("\nSigCgt:"), SIGUSR1),
+                     MST_SURVIVAL_NONE);
+}
+
+/* A shell blocks all signals for a moment before it sleeps. */
+static void blocked_for_a_moment(void **state)
+{
+    (void)state;
+    static const char running[] = "Name:\tsh\nState:\tR (running)\n"
+                                  "SigBlk:\tfffffffe7ffbfeff\nSigIgn:\t0000000000000000\n"
+                                  "SigCgt:\t0000000000000800\n";
+    assert_int_equal(mst__signal_survival_in(mst_bytes_str(running), SIGUSR1),
+                     MST_SURVIVAL_BLOCKED);
+    assert_int_equal(mst__signal_survival_in(mst_bytes_str(running), SIGUSR2), MST_SURVIVAL_SURE);
+}
+
+/* A process that never unblocks the signal fetches it, also if it is never seen asleep. */
+static void blocked_and_computing(void **state)
+{
+    (void)state;
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGUSR1);
+    assert_int_equal(sigprocmask(SIG_BLOCK, &set, NULL), 0);
+    assert_true(mst__signal_is_survived(getpid(), SIGUSR1)); /* whenever it looks */
+    assert_int_equal(sigprocmask(SIG_UNBLOCK, &set, NULL), 0);
+    assert_false(mst__signal_is_survived(getpid(), SIGUSR1));
 }
 
 static void on_signal(int number)
@@ -64,9 +91,9 @@ static void of_a_process(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_its_sets),
-        cmocka_unit_test(by_its_usual_effect),
-        cmocka_unit_test(of_a_process),
+        cmocka_unit_test(by_its_sets),           cmocka_unit_test(by_its_usual_effect),
+        cmocka_unit_test(of_a_process),          cmocka_unit_test(blocked_for_a_moment),
+        cmocka_unit_test(blocked_and_computing),
     };
     return MST_RUN_TESTS(tests);
 }
