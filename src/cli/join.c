@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -80,7 +81,7 @@ struct join {
     int64_t read_ms; /* time limit of a store call */
     int64_t lost_ms; /* since when the store is unreachable; 0 = it is reachable */
     bool was_member;
-    bool serves;                   /* the others need this process */
+    atomic_bool serves;            /* the others need this process; set by any thread */
     bool is_command_bad;           /* it could not be started: join->err */
     struct mst_rendezvous outcome; /* of the last round */
     bool is_closed, is_expelled, is_cause_told;
@@ -214,7 +215,9 @@ static void on_event(void *arg, const struct mst_event *event)
         mst_event_json(&join->events_fd, event);
     }
     bool is_host = strcmp(event->name, "host") == 0;
-    join->serves = join->serves || is_host;
+    if (is_host) {
+        join->serves = true;
+    }
     if (is_host || strcmp(event->name, "linger") == 0) {
         mst__cli_say("muster: %s", event->message);
     }
