@@ -2,9 +2,10 @@
  *
  * The input is a list of steps. A step is a byte that chooses a connection and an action, and a
  * few more bytes: requests of any dialect, whole, in part or repeated, messages of jobs, raw
- * bytes; reading a part of the output, closing, connecting again, passing time. After each step
- * the loop turns and the invariants are checked; at the end all clients leave, and nothing may
- * be left of them. The server is in the same thread, and its clock advances by the steps. */
+ * bytes; reading a part of the output, closing, connecting again, passing time, memory that holes
+ * take away. After each step the loop turns and the invariants are checked; at the end all clients
+ * leave, and nothing may be left of them. The server is in the same thread, and its clock advances
+ * by the steps. Its turns are short, so that a list of some keys takes several. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -26,6 +27,8 @@ enum {
     MEMORY_MAX = 1 << 19,
     TIMEOUT_MS = 1000,
     STEPS_MAX = 200,
+    LIST_PART_SIZE = 256,
+    TEXT_SIZE_MAX = MST_AUTHORITY_NAME_SIZE_MAX + 1,
 };
 
 enum kind { KIND_NONE, KIND_A, KIND_B, KIND_C, KIND_FRAMED };
@@ -43,6 +46,8 @@ enum action {
     ACTION_SHUT, /* for writing */
     ACTION_TIME,
     ACTION_TURNS,
+    ACTION_KEYS,     /* many different ones */
+    ACTION_WITHHOLD, /* a part of the memory */
     ACTIONS,
 };
 
@@ -142,6 +147,13 @@ static struct mst_bytes take_value(struct run *run)
                        : mst_bytes_of(memory, (size_t)size * 129 % VALUE_SIZE_MAX);
 }
 
+static enum mst__dialect dialect_of(const struct peer *peer)
+{
+    return peer->kind == KIND_A   ? MST_DIALECT_A
+           : peer->kind == KIND_B ? MST_DIALECT_B
+                                  : MST_DIALECT_C;
+}
+
 /* Append a request in the dialect of @peer to @output; nothing if the dialect does not have it. */
 static void put_request(struct run *run, const struct peer *peer, struct mst__buf *output)
 {
@@ -170,11 +182,20 @@ static void put_request(struct run *run, const struct peer *peer, struct mst__bu
             break;
     }
     command.items = mst__buf_bytes(&items);
-    enum mst__dialect dialect = peer->kind == KIND_A   ? MST_DIALECT_A
-                                : peer->kind == KIND_B ? MST_DIALECT_B
-                                                       : MST_DIALECT_C;
-    (void)mst__wire_write_request(output, dialect, &command); /* MST_ENOTSUP, MST_ELIMIT: none */
+    (void)mst__wire_write_request(output, dialect_of(peer),
+                                  &command); /* MST_ENOTSUP, MST_ELIMIT: none */
     mst__buf_close(&items);
+}
+
+static void send_bytes(struct run *run, struct peer *peer, struct mst_bytes requests)
+{
+    if (peer->kind == KIND_FRAMED) {
+        const struct mst__job_message message = {.type = MST_JOB_STORE, .u.text = requests};
+        (void)mst__job_write(&run->output, &message); /* MST_ELIMIT: none */
+    } else {
+        (void)mst__buf_append(&run->output, requests); /* the same */
+    }
+    peer_send(run, peer);
 }
 
 /* @count times the same request, the last one without its last @cut bytes, as @peer would send
@@ -191,43 +212,93 @@ static void send_requests(struct run *run, struct peer *peer, size_t count, size
     }
     size_t size = mst__buf_size(&all);
     mst__buf_truncate(&all, size > cut ? size - cut : 0);
-    if (peer->kind == KIND_FRAMED) {
-        const struct mst__job_message message = {.type = MST_JOB_STORE,
-                                                 .u.text = mst__buf_bytes(&all)};
-        (void)mst__job_write(&run->output, &message); /* MST_ELIMIT: none */
-    } else {
-        (void)mst__buf_append(&run->output, mst__buf_bytes(&all)); /* the same */
-    }
-    peer_send(run, peer);
+    send_bytes(run, peer, mst__buf_bytes(&all));
     mst__buf_close(&one);
     mst__buf_close(&all);
+}
+
+/* Store up to 1020 keys, so that a list of them takes several turns. */
+static void send_keys(struct run *run, struct peer *peer)
+{
+    struct mst__buf all;
+    size_t count = (size_t)take(run) * 4;
+    enum mst__dialect dialect = dialect_of(peer);
+    mst__buf_init(&all, MST_MIB(1));
+    for (size_t i = 0; i < count; i++) {
+        char key[16];
+        (void)snprintf(key, sizeof key, "/key%zu", i); /* fits */
+        const struct mst__command set = {
+            .op = MST_OP_SET, .key = mst_bytes_str(key), .value = mst_bytes_str("1")};
+        int rv = mst__wire_write_request(&all, dialect, &set);
+        MST_ASSERT(rv == 0);
+    }
+    send_bytes(run, peer, mst__buf_bytes(&all));
+    mst__buf_close(&all);
+}
+
+/* Empty, short, up to as long as is allowed, or too long. */
+static struct mst_bytes take_text(struct run *run)
+{
+    static uint8_t memory[TEXT_SIZE_MAX];
+    uint8_t size = take(run);
+    memset(memory, 'x', sizeof memory);
+    size_t length = size < 128 ? size % 16 : size == 128 ? TEXT_SIZE_MAX : size;
+    return mst_bytes_of(memory, length);
 }
 
 static void send_message(struct run *run, struct peer *peer)
 {
     static const char *const names[] = {"one", "two", "three", "four"};
     uint8_t choice = take(run);
-    struct mst__job_message message = {.type = (enum mst__job_type)(1 + choice % 6)};
+    struct mst__job_message message = {.type = (enum mst__job_type)(1 + choice % 8)};
+    struct mst_bytes run_id = mst_bytes_str(names[choice / 8 % 2]);
+    const struct mst__job *job = mst__job_find(run->server, run_id);
+    uint64_t epoch = job == NULL ? 0 : job->authority.options.epoch;
+    int64_t round = job == NULL ? 0 : job->authority.round;
+    struct mst__label label = {.key = mst_bytes_str("rack")};
     switch (message.type) {
         case MST_JOB_ANNOUNCE:
             message.u.announce = (struct mst__job_announce){
-                .version = 1,
-                .run_id = mst_bytes_str(names[choice / 6 % 2]),
+                .version = choice < 128 ? 1 : MST_JOB_VERSION,
+                .run_id = run_id,
                 .heartbeat_us = 1000000,
                 .announcement = {.name = mst_bytes_str(names[take(run) % 4]),
-                                 .incarnation = take(run) % 4,
-                                 .session = take(run) % 4,
+                                 .incarnation = 1 + take(run) % 2,
+                                 .session = 1 + take(run) % 2,
                                  .expiry_us = 1000000,
-                                 .nodes_min = 1 + choice / 12 % 2,
-                                 .nodes_max = 2 + choice / 24 % 2,
+                                 .nodes_min = 1 + choice / 16 % 2,
+                                 .nodes_max = 2 + choice / 32 % 2,
+                                 .labels = &label,
+                                 .labels_count = 1,
                                  .pinned_rank = MST_AUTHORITY_RANK_NONE}};
+            message.u.announce.announcement.address = take_text(run);
+            label.value = message.u.announce.announcement.address;
+            if (choice / 64 % 2 == 1 && label.value.size > 0) {
+                message.u.announce.announcement.name = label.value;
+            }
+            if (take(run) % 4 == 3) { /* it believes that it is in the round */
+                message.u.announce.announcement.claim = (struct mst__claim){
+                    .epoch = epoch, .round = round, .world = 2, .rank = choice / 16 % 2};
+            }
             break;
         case MST_JOB_HEARTBEAT:
-            message.u.heartbeat.wants_pong = choice / 6 % 2 == 1;
+            message.u.heartbeat.wants_pong = choice / 8 % 2 == 1;
             break;
         case MST_JOB_CLOSE:
         case MST_JOB_STATUS:
-            message.u.close.run_id = mst_bytes_str(names[choice / 6 % 4]);
+            message.u.close.run_id = mst_bytes_str(names[choice / 8 % 4]);
+            message.u.close.version = choice / 32 % 2 * MST_JOB_VERSION;
+            message.u.close.reason = take_text(run);
+            break;
+        case MST_JOB_FINISH:
+            message.u.finish.epoch = epoch;
+            message.u.finish.round = round;
+            message.u.finish.text = take_text(run);
+            break;
+        case MST_JOB_RESTART:
+            message.u.restart.epoch = epoch;
+            message.u.restart.round = round;
+            message.u.restart.cause.text = take_text(run);
             break;
         default:
             break; /* LEAVE, and a STORE */
@@ -243,6 +314,7 @@ static void send_message(struct run *run, struct peer *peer)
 
 static void check_conn(const struct mst__conn *conn)
 {
+    MST_ASSERT(!conn->is_doomed || conn->seat.job == NULL);
     MST_ASSERT(!conn->is_served);
     MST_ASSERT(!conn->is_closing);
     MST_ASSERT(!conn->is_input_waiting || conn->is_in_line || conn->is_doomed);
@@ -258,6 +330,30 @@ static void check_conn(const struct mst__conn *conn)
                conn->is_doomed);
 }
 
+static void check_job(const struct mst_server *server, const struct mst__job *job)
+{
+    uint32_t seats_count = 0;
+    for (const struct mst__conn *conn = server->conns; conn != NULL; conn = conn->next) {
+        seats_count += conn->seat.job == job ? 1 : 0;
+    }
+    MST_ASSERT(seats_count == job->seats_count);
+    MST_ASSERT((job->idle == NULL) == (job->idle_us == INT64_MAX));
+    MST_ASSERT(job->authority.living_count > 0 || job->idle != NULL || job->is_dirty);
+    mst__authority_check(&job->authority);
+}
+
+static void check_jobs(const struct mst_server *server)
+{
+    const struct mst__jobs *jobs = &server->jobs;
+    size_t idle_count = 0;
+    for (void *value = mst__map_first(&jobs->map); value != NULL; value = mst__map_next(value)) {
+        const struct mst__job *job = *(struct mst__job **)value;
+        check_job(server, job);
+        idle_count += job->idle != NULL ? 1 : 0;
+    }
+    MST_ASSERT(idle_count == jobs->idle_count);
+}
+
 static void check(const struct run *run)
 {
     const struct mst_server *server = run->server;
@@ -270,6 +366,7 @@ static void check(const struct run *run)
         count++;
         doomed += conn->is_doomed ? 1 : 0;
     }
+    check_jobs(server);
     MST_ASSERT(count <= server->conns_count);
     MST_ASSERT(doomed == 0 || server->doomed != NULL);
 }
@@ -288,6 +385,15 @@ static void pass_time(struct run *run, int64_t ms)
     server->ahead_ms += ms;
     (void)mst__conns_sweep(server, mst__server_now_ms(server)); /* it is called again */
     mst__conns_settle(server, mst__server_now_ms(server));
+}
+
+/* Holes between allocations take away all but 0 … 16 KiB of what is left. */
+static void withhold(struct run *run)
+{
+    struct mst__kv *kv = &run->server->kv;
+    size_t room = (size_t)take(run) * 64;
+    size_t left = kv->limits.memory_max - kv->memory_used;
+    kv->memory_withheld = left > room ? left - room : 0;
 }
 
 /* --- steps --- */
@@ -339,7 +445,13 @@ static void step(struct run *run)
             break;
         case ACTION_TURNS:
         case ACTIONS:
-            turns(run, take(run) % 8);
+            turns(run, take(run) % 64);
+            break;
+        case ACTION_KEYS:
+            send_keys(run, peer);
+            break;
+        case ACTION_WITHHOLD:
+            withhold(run);
             break;
     }
     turns(run, 1);
@@ -406,6 +518,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     options.log = (struct mst_log){0};
     int rv = mst_server_new(&options, &run.server, NULL);
     MST_ASSERT(rv == 0);
+    run.server->kv.limits.part_max = LIST_PART_SIZE;
     mst__buf_init(&run.output, MST_MIB(2));
     for (size_t i = 0; i < PEERS; i++) {
         run.peers[i].fd = -1;
