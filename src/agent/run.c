@@ -186,13 +186,12 @@ static void carry_out(struct mst__run *run, const struct mst__agent_effect *effe
 static void on_timer(uv_timer_t *timer)
 {
     struct mst__run *run = timer->data;
-    const struct mst__agent *agent = &run->agent;
     mst__run_look_beats(run);
-    bool was_drained = agent->drains;
+    bool was_drained = run->agent.drains;
     mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_TIME});
-    if (!was_drained && agent->drains) {
+    if (!was_drained && run->agent.drains) {
         mst__run_say(run, "muster: the time of this node ends in %lld s; workers get notice",
-                     (long long)(agent->options.end_us - now_us()) / 1000000);
+                     (long long)(run->agent.options.end_us - now_us()) / 1000000);
     }
 }
 

@@ -352,6 +352,8 @@ static void memory_is_reserved_first(void **state)
             refused++;
             assert_int_equal(run.refusal, MST_REFUSAL_MEMORY);
             assert_int_equal(run.authority.memory_used, before);
+        } else { /* the texts are charged, and the name in the table as well */
+            assert_true(run.authority.memory_used - before >= 2 * sizeof name + sizeof address);
         }
         run_close(&run);
     }

@@ -72,7 +72,7 @@ static void run_once(const struct unit_journal *unit, unsigned visits)
 static void size_holds_across_restarts(void **state)
 {
     (void)state;
-    struct unit_journal unit;
+    struct unit_journal unit = {0};
     journal_open(&unit);
     size_t of_one = 0;
     for (unsigned i = 0; i < 20; i++) {
