@@ -84,6 +84,11 @@ static_assert(3 * MST_WAIT_PART <= MST_TURN_STEPS, "a key, its place, and one st
 #define MST_STEPS_MESSAGE 16
 #define MST_STEPS_CLOSE 64
 
+/* The longest turn of the loop is known for a minute, in spans of this length: six, and the present
+ * one. */
+#define MST_LOOP_SPAN_MS 10000
+#define MST_LOOP_SPANS 7
+
 /* Connections that a server accepts, and other connections that it writes to, in one turn of the
  * loop: one system call each, up to 20 us. */
 #define MST_ACCEPTS_MAX 256

@@ -12,6 +12,32 @@
 
 /* --- how long turns of the loop take --- */
 
+static uint64_t span_of(uint64_t now_ns)
+{
+    return now_ns / 1000000 / MST_LOOP_SPAN_MS;
+}
+
+static void note_turn(struct mst__turns *turns, uint64_t now_ns, uint64_t took_us)
+{
+    uint64_t span = span_of(now_ns);
+    struct mst__longest *longest = &turns->longest[span % MST_LOOP_SPANS];
+    if (longest->span != span) {
+        *longest = (struct mst__longest){.span = span};
+    }
+    longest->turn_us = took_us > longest->turn_us ? took_us : longest->turn_us;
+}
+
+uint64_t mst__turns_longest_us(const struct mst_server *server, uint64_t now_ns)
+{
+    uint64_t longest_us = 0;
+    for (unsigned i = 0; i < MST_LOOP_SPANS; i++) {
+        const struct mst__longest *longest = &server->turns.longest[i];
+        bool is_recent = longest->span + MST_LOOP_SPANS > span_of(now_ns);
+        longest_us = is_recent && longest->turn_us > longest_us ? longest->turn_us : longest_us;
+    }
+    return longest_us;
+}
+
 /* A turn is all work between two polls. The wait in a poll does not count. */
 static void on_turn_end(uv_prepare_t *clock)
 {
@@ -43,6 +69,7 @@ static void on_turn_end(uv_prepare_t *clock)
     counters->loop_seconds[bucket]++;
     counters->loop_us += took_us;
     counters->loop_us_max = took_us > counters->loop_us_max ? took_us : counters->loop_us_max;
+    note_turn(turns, now_ns, took_us);
 }
 
 static void clock_open(struct mst_server *server)

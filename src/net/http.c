@@ -145,6 +145,7 @@ static enum MHD_Result answer_metrics(struct mst__http *http, struct MHD_Connect
         .keys = server->kv.keys_count,
         .memory = server->kv.memory_used,
         .memory_max = server->kv.limits.memory_max,
+        .loop_us_longest = mst__turns_longest_us(server, uv_hrtime()),
         .counters = server->counters,
     };
     mst__jobs_measure(server, &metrics.jobs);

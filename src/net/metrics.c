@@ -109,16 +109,18 @@ static int append_histogram(struct mst__buf *page,
     return rv != 0 ? rv : append_line(page, "%s_count %llu\n", name, count);
 }
 
-static int append_loop(const struct mst__counters *counters, struct mst__buf *page)
+static int append_loop(const struct mst__metrics *metrics, struct mst__buf *page)
 {
+    const struct mst__counters *counters = &metrics->counters;
     static const char *const bounds[] = {MST_LOOP_SECONDS_MAP(BOUND_TEXT)};
     static const char longest[] = "muster_loop_turn_seconds_max";
     int rv =
         append_histogram(page, "muster_loop_turn_seconds",
                          "Turns of the event loop, without the time in which it waits.", bounds,
                          counters->loop_seconds, MST_LOOP_SECONDS_COUNT, counters->loop_us);
-    rv = rv != 0 ? rv : append_head(page, longest, "gauge", "The longest of them.");
-    return rv != 0 ? rv : append_line(page, "%s %.6f\n", longest, seconds(counters->loop_us_max));
+    rv = rv != 0 ? rv : append_head(page, longest, "gauge", "The longest of the last minute.");
+    return rv != 0 ? rv
+                   : append_line(page, "%s %.6f\n", longest, seconds(metrics->loop_us_longest));
 }
 
 static int append_labelled(const struct mst__metrics *metrics, struct mst__buf *page)
@@ -305,7 +307,7 @@ int mst__metrics_render(const struct mst__metrics *metrics, struct mst__buf *pag
     size_t size_before = mst__buf_size(page);
     int rv = append_plain(metrics, page);
     if (rv == 0) {
-        rv = append_loop(&metrics->counters, page);
+        rv = append_loop(metrics, page);
     }
     if (rv == 0) {
         rv = append_labelled(metrics, page);

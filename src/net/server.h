@@ -51,7 +51,7 @@ const char *mst__why_name(enum mst__why why);
 struct mst__counters {
     uint64_t accepted;
     uint64_t loop_us;     /* time in turns of the loop, without the waits */
-    uint64_t loop_us_max; /* the longest turn */
+    uint64_t loop_us_max; /* the longest turn of all */
     uint64_t loop_seconds[MST_LOOP_SECONDS_COUNT]; /* turns by their time */
     uint64_t turn_steps_max; /* the most steps of one connection in one turn */
     uint64_t bytes_in;
@@ -84,18 +84,25 @@ struct mst__empty {
 struct mst__conn;
 struct mst__http;
 
+/* The longest turn that ended in a span of time. */
+struct mst__longest {
+    uint64_t span; /* its number on the loop's clock */
+    uint64_t turn_us;
+};
+
 /* The line of connections, see conn_turn.c. */
 struct mst__turns {
     struct mst__conn *first, *last;
     size_t count;
-    uv_idle_t idle;     /* active while the line is not empty */
-    uv_prepare_t clock; /* runs at the end of each turn of the loop */
-    uint64_t ended_ns;  /* end of the last turn */
-    uint64_t waited_ns; /* total wait until then */
-    uint64_t end;       /* end of the current turn of a connection, in steps of the engine */
-    uint64_t begun;     /* start of the turn of the loop, in steps of the engine */
-    unsigned accepts;   /* in this turn of the loop */
-    unsigned pushes;    /* writes to other connections than the current one, in this turn */
+    uv_idle_t idle;                              /* active while the line is not empty */
+    uv_prepare_t clock;                          /* runs at the end of each turn of the loop */
+    uint64_t ended_ns;                           /* end of the last turn */
+    uint64_t waited_ns;                          /* total wait until then */
+    struct mst__longest longest[MST_LOOP_SPANS]; /* by the number of the span */
+    uint64_t end;     /* end of the current turn of a connection, in steps of the engine */
+    uint64_t begun;   /* start of the turn of the loop, in steps of the engine */
+    unsigned accepts; /* in this turn of the loop */
+    unsigned pushes;  /* writes to other connections than the current one, in this turn */
 };
 
 struct mst_server {
@@ -226,6 +233,8 @@ void mst__conns_shut_down(struct mst_server *server, bool force);
 void mst__turns_open(struct mst_server *server);
 /* The loop is about to end. */
 void mst__turns_stop(struct mst_server *server);
+/* The longest turn of the loop that ended within the last minute, or up to a span more. */
+uint64_t mst__turns_longest_us(const struct mst_server *server, uint64_t now_ns);
 /* A connection is in the line. */
 void mst__turns_want(struct mst_server *server);
 /* Whether the rest must wait for another turn of the loop. */

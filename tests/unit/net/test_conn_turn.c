@@ -83,6 +83,26 @@ static void turns_are_measured(void **state)
     assert_in_range(counters->loop_us, hour_us, 2 * hour_us);
 }
 
+/* The longest turn is reported for a minute, and then forgotten, also if nothing happens since. */
+static void long_turns_are_forgotten(void **state)
+{
+    struct fixture *f = *state;
+    const uint64_t hour_us = 3600ULL * 1000000;
+    const uint64_t minute_ns = 60ULL * 1000000000;
+    turn_began_earlier(f, hour_us, 0);
+    const uint64_t ended_ns = f->server->turns.ended_ns;
+    turn(f->server);
+    assert_in_range(mst__turns_longest_us(f->server, ended_ns), hour_us, 2 * hour_us);
+    assert_in_range(mst__turns_longest_us(f->server, ended_ns + minute_ns), hour_us, 2 * hour_us);
+    assert_in_range(mst__turns_longest_us(f->server, ended_ns + 2 * minute_ns), 0, hour_us - 1);
+    /* A turn in the span that has the same place. */
+    for (unsigned i = 0; i < MST_LOOP_SPANS; i++) {
+        f->server->turns.longest[i].span -= MST_LOOP_SPANS;
+    }
+    turn(f->server);
+    assert_in_range(mst__turns_longest_us(f->server, uv_hrtime()), 0, hour_us - 1);
+}
+
 /* --- floods --- */
 
 /* A WAIT for @count keys, in f->bytes. */
@@ -859,6 +879,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(turns_are_measured),
+        CASE(long_turns_are_forgotten),
         CASE(list_keys),
         CASE(long_wait),
         CASE(long_wait_ends),

@@ -22,6 +22,7 @@ static struct mst__metrics sample(void)
         .keys = 17,
         .memory = 4096,
         .memory_max = 1073741824,
+        .loop_us_longest = 1234567,
         .jobs = {.runs = 6,
                  .members = 77,
                  .jobs_unlisted = 8,
@@ -32,7 +33,7 @@ static struct mst__metrics sample(void)
                      .released = 5,
                      .turn_steps_max = 8,
                      .loop_us = 6500000,
-                     .loop_us_max = 1234567},
+                     .loop_us_max = 7654321},
     };
     for (unsigned op = 0; op < MST_OP_COUNT; op++) {
         metrics.counters.ops[op] = 100 + op;
@@ -103,7 +104,7 @@ static const char sample_page[] =
     "muster_loop_turn_seconds_bucket{le=\"+Inf\"} 12\n"
     "muster_loop_turn_seconds_sum 6.500000\n"
     "muster_loop_turn_seconds_count 12\n"
-    "# HELP muster_loop_turn_seconds_max The longest of them.\n"
+    "# HELP muster_loop_turn_seconds_max The longest of the last minute.\n"
     "# TYPE muster_loop_turn_seconds_max gauge\n"
     "muster_loop_turn_seconds_max 1.234567\n"
     "# HELP muster_connections_closed_total Connections that have ended, by reason.\n"
