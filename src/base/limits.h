@@ -120,13 +120,13 @@ static_assert(3 * MST_WAIT_PART <= MST_TURN_STEPS, "a key, its place, and one st
 /* The metrics page: connections, memory for the request of each, the page itself. */
 #define MST_HTTP_CONNECTIONS_MAX 64
 #define MST_HTTP_REQUEST_SIZE_MAX MST_KIB(8)
-#define MST_HTTP_PAGE_SIZE_MAX MST_KIB(128)
+#define MST_HTTP_PAGE_SIZE_MAX MST_MIB(2)
 /* Snapshots of jobs that are being sent at the same time: each takes some MiB for a large job. */
 #define MST_HTTP_SNAPSHOTS_MAX 8
 
 /* Jobs with their own series on that page, and the longest run id of one: they take most of the
- * page, and a collector keeps every run id that it has seen. */
-#define MST_METRICS_JOBS_MAX 64
+ * page, some milliseconds to write it, and a collector keeps every run id that it has seen. */
+#define MST_METRICS_JOBS_MAX 512
 #define MST_METRICS_RUN_ID_SIZE_MAX 128
 
 /* The log of a command. Buffered lines: some 2,000, as many as all events at their limit make in a

@@ -10,7 +10,8 @@
  * other. libmicrohttpd has timeouts for silence only: a connection that must go is shut down, and
  * libmicrohttpd notices that. A page is made from a snapshot of the counters on request, so
  * requests to the store cost nothing extra. Answers about jobs are also made from a snapshot, in
- * parts, as they are sent; few are under way at the same time. */
+ * parts, as they are sent; few are under way at the same time. The memory of long answers counts
+ * under the server's limit. */
 #include "net/http.h"
 
 #include <errno.h>
@@ -78,7 +79,6 @@ struct mst__http {
     unsigned handles_count;
     unsigned snapshots_count; /* being sent */
     bool accepted;            /* a connection was accepted since this was cleared */
-    struct mst__buf page;     /* the page of the current request */
     char address[MST_ADDRESS_SIZE];
 };
 
@@ -136,38 +136,16 @@ static enum MHD_Result answer_wrong_method(struct MHD_Connection *connection)
     return result;
 }
 
-static enum MHD_Result answer_metrics(struct mst__http *http, struct MHD_Connection *connection)
-{
-    const struct mst_server *server = http->server;
-    struct mst__metrics metrics = {
-        .version = mst_version(),
-        .connections = server->conns_count,
-        .keys = server->kv.keys_count,
-        .memory = server->kv.memory_used,
-        .memory_max = server->kv.limits.memory_max,
-        .loop_us_longest = mst__turns_longest_us(server, uv_hrtime()),
-        .counters = server->counters,
-    };
-    mst__jobs_measure(server, &metrics.jobs);
-    mst__buf_clear(&http->page);
-    int rv = mst__metrics_render(&metrics, &http->page);
-    if (rv != 0) {
-        return answer_text(connection, MHD_HTTP_INTERNAL_SERVER_ERROR,
-                           "no memory for the metrics\n");
-    }
-    return answer(connection, MHD_HTTP_OK, TEXT_METRICS, mst__buf_bytes(&http->page));
-}
+/* --- long answers --- */
 
-/* --- jobs --- */
-
-/* A snapshot that is being sent, of one job or of all. */
+/* The metrics, or a snapshot of one job or of all, that is being sent. */
 struct answer {
     struct mst__http *http;
     struct mst__snapshot *job;
     struct mst_status_list *jobs;
     struct mst__snapshot_cursor cursor;
     struct mst__json_writer json; /* made and not yet sent */
-    bool is_whole;                /* all JSON is made */
+    bool is_whole;                /* all text is made */
     size_t charged;               /* its memory, charged to the engine */
 };
 
@@ -175,10 +153,10 @@ static void answer_free(void *arg)
 {
     struct answer *state = arg;
     mst__kv_discharge(&state->http->server->kv, state->charged);
+    state->http->snapshots_count -= state->job != NULL || state->jobs != NULL ? 1 : 0;
     mst__snapshot_free(state->job);
     mst_status_list_free(state->jobs);
     mst__json_writer_close(&state->json);
-    state->http->snapshots_count--;
     mst__free(state);
 }
 
@@ -227,31 +205,88 @@ static enum MHD_Result answer_error(struct MHD_Connection *connection,
     return result;
 }
 
-/* Send the snapshot in @state, which is taken. */
-static enum MHD_Result answer_snapshot(struct MHD_Connection *connection, struct answer *state)
+/* Charge the memory of @state, @size bytes, to the engine, until it is sent. */
+static bool answer_charge(struct answer *state, size_t size)
 {
-    struct mst__http *http = state->http;
-    size_t size =
-        state->job != NULL ? mst__snapshot_size(state->job) : mst__snapshot_list_size(state->jobs);
-    struct MHD_Response *response = NULL;
-    if (mst__kv_charge(&http->server->kv, size)) {
-        state->charged = size;
-        response = mst__mhd.create_response_from_callback(MHD_SIZE_UNKNOWN, SNAPSHOT_PART_SIZE,
-                                                          answer_read, state, answer_free);
-    }
+    bool fits = mst__kv_charge(&state->http->server->kv, size);
+    state->charged = fits ? size : 0;
+    return fits;
+}
+
+/* Send @state, which is taken; @size bytes, or MHD_SIZE_UNKNOWN. MHD_NO if out of memory. */
+static enum MHD_Result answer_send(struct MHD_Connection *connection,
+                                   struct answer *state,
+                                   const char *type,
+                                   uint64_t size)
+{
+    struct MHD_Response *response = mst__mhd.create_response_from_callback(
+        size, SNAPSHOT_PART_SIZE, answer_read, state, answer_free);
     if (response == NULL) {
         answer_free(state);
-        return answer_error(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
-                            "no memory for a snapshot of this size");
+        return MHD_NO;
     }
     enum MHD_Result result =
-        mst__mhd.add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, TEXT_JSON);
+        mst__mhd.add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     if (result == MHD_YES) {
         result = mst__mhd.queue_response(connection, MHD_HTTP_OK, response);
     }
     mst__mhd.destroy_response(response); /* the last holder frees @state */
     return result;
 }
+
+/* --- metrics --- */
+
+static int metrics_write(const struct mst__http *http, bool lists_jobs, struct mst__buf *page)
+{
+    const struct mst_server *server = http->server;
+    struct mst__metrics metrics = {
+        .version = mst_version(),
+        .connections = server->conns_count,
+        .keys = server->kv.keys_count,
+        .memory = server->kv.memory_used,
+        .memory_max = server->kv.limits.memory_max,
+        .loop_us_longest = mst__turns_longest_us(server, uv_hrtime()),
+        .counters = server->counters,
+    };
+    struct mst__job_metrics *jobs = mst__calloc(MST_METRICS_JOBS_MAX, sizeof *jobs);
+    if (jobs == NULL) {
+        return MST_ENOMEM;
+    }
+    mst__jobs_measure(server, jobs, &metrics.jobs);
+    if (!lists_jobs) {
+        metrics.jobs.jobs_unlisted += metrics.jobs.jobs_count;
+        metrics.jobs.jobs_count = 0;
+    }
+    int rv = mst__metrics_render(&metrics, page);
+    mst__free(jobs);
+    return rv;
+}
+
+/* The page is needed most when memory is full: it then comes without series of jobs. */
+static enum MHD_Result answer_metrics(struct mst__http *http, struct MHD_Connection *connection)
+{
+    struct answer *state = mst__calloc(1, sizeof *state);
+    int rv = state == NULL ? MST_ENOMEM : 0;
+    if (rv == 0) {
+        state->http = http;
+        state->is_whole = true;
+        mst__json_writer_init(&state->json, MST_HTTP_PAGE_SIZE_MAX);
+        rv = metrics_write(http, true, &state->json.text);
+    }
+    if (rv == 0 && !answer_charge(state, state->json.text.capacity)) {
+        mst__buf_close(&state->json.text);
+        rv = metrics_write(http, false, &state->json.text);
+    }
+    if (rv == 0) {
+        return answer_send(connection, state, TEXT_METRICS, mst__buf_size(&state->json.text));
+    }
+    if (state != NULL) {
+        answer_free(state);
+    }
+    return answer_text(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "no memory for the metrics\n");
+}
+
+/* --- jobs --- */
 
 static int digit_of(char c)
 {
@@ -297,7 +332,6 @@ static enum MHD_Result answer_jobs(struct mst__http *http,
     }
     struct mst_err err;
     state->http = http;
-    http->snapshots_count++;
     mst__json_writer_init(&state->json, MST_KIB(64));
     char bytes[MST_JOB_RUN_ID_SIZE_MAX + 1];
     int rv = *path == '\0'
@@ -309,7 +343,14 @@ static enum MHD_Result answer_jobs(struct mst__http *http,
                             rv == MST_ENOTFOUND ? MHD_HTTP_NOT_FOUND : MHD_HTTP_SERVICE_UNAVAILABLE,
                             err.msg);
     }
-    return answer_snapshot(connection, state);
+    http->snapshots_count++;
+    if (!answer_charge(state, state->job != NULL ? mst__snapshot_size(state->job)
+                                                 : mst__snapshot_list_size(state->jobs))) {
+        answer_free(state);
+        return answer_error(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
+                            "no memory for a snapshot of this size");
+    }
+    return answer_send(connection, state, TEXT_JSON, MHD_SIZE_UNKNOWN);
 }
 
 /* --- requests --- */
@@ -691,7 +732,6 @@ int mst__http_open(struct mst_server *server,
         http->conns[i].next = http->conns_free;
         http->conns_free = &http->conns[i];
     }
-    mst__buf_init(&http->page, MST_HTTP_PAGE_SIZE_MAX);
     struct mst_err err = {0}; /* the cause is used below */
     struct mst__stream listener = {.fd = -1};
     rv = http_listen(http, address, &listener, &err);
@@ -725,7 +765,6 @@ void mst__http_close(struct mst__http *http)
     if (http == NULL) {
         return;
     }
-    mst__buf_close(&http->page);
     bool has_handles = http->handles_count > 0;
     if (has_handles) {
         /* Close this before the daemon closes the watched descriptor. */

@@ -220,9 +220,7 @@ static void job_remove(struct mst__job *job)
     mst__map_remove(&jobs->map, value);
     idle_remove(job);
     mst__job_journal_mark(job, MST_JOURNAL_FORGOTTEN);
-    if (!job_is_blank(job)) {
-        mst__job_log_forgotten(job);
-    }
+    mst__job_log_forgotten(job, !job_is_blank(job));
     uv_close((uv_handle_t *)&job->timer, on_timer_closed);
     mst__job_keys_want(job->server);
 }
@@ -349,6 +347,7 @@ void mst__jobs_stop(struct mst_server *server)
         uv_close((uv_handle_t *)&job_of(value)->timer, on_timer_closed);
     }
     mst__map_close(&jobs->map);
+    jobs->newest = NULL;
     jobs->dirty = NULL;
     uv_close((uv_handle_t *)&jobs->awake, NULL);
     uv_close((uv_handle_t *)&jobs->polling, NULL);

@@ -33,9 +33,10 @@ struct mst__job {
     int64_t idle_us;            /* since when it has no nodes; INT64_MAX = it has some */
     struct mst__job_idle *idle; /* its list of idle jobs; NULL = none */
     struct mst__job *idle_prev, *idle_next;
-    bool is_crowded_out;  /* forgotten early unless a node has come */
-    uint32_t seats_count; /* connections with a seat in it; 0 when it is forgotten */
-    size_t charged;       /* its memory, charged to the engine */
+    struct mst__job *older, *newer; /* in the order of their last changes */
+    bool is_crowded_out;            /* forgotten early unless a node has come */
+    uint32_t seats_count;           /* connections with a seat in it; 0 when it is forgotten */
+    size_t charged;                 /* its memory, charged to the engine */
     size_t run_id_size;
     char run_id[];
 };
@@ -57,6 +58,7 @@ struct mst__job_seat {
 /* All jobs of a server. */
 struct mst__jobs {
     struct mst__map map;         /* run id to struct mst__job pointer */
+    struct mst__job *newest;     /* the one that has changed last */
     struct mst__job_idle barren; /* idle jobs without a round */
     struct mst__job_idle left;   /* idle jobs with a round, whose number is remembered */
     size_t idle_count;

@@ -13,6 +13,37 @@ static struct mst__story job_story(const struct mst__job *job)
         .log = &job->server->options.log, .run_id = job->run_id, .authority = &job->authority};
 }
 
+/* --- the order of changes --- */
+
+static void order_remove(struct mst__job *job)
+{
+    struct mst__jobs *jobs = &job->server->jobs;
+    if (job->older != NULL) {
+        job->older->newer = job->newer;
+    }
+    if (job->newer != NULL) {
+        job->newer->older = job->older;
+    } else if (jobs->newest == job) {
+        jobs->newest = job->older;
+    }
+    job->older = NULL;
+    job->newer = NULL;
+}
+
+/* A node of @job has come or gone, or its phase is another one. */
+static void order_changed(struct mst__job *job)
+{
+    struct mst__jobs *jobs = &job->server->jobs;
+    order_remove(job);
+    job->older = jobs->newest;
+    if (jobs->newest != NULL) {
+        jobs->newest->newer = job;
+    }
+    jobs->newest = job;
+}
+
+/* --- the life of a job --- */
+
 /* The first node was accepted. Logged before the round that it may complete. */
 static void log_founded(struct mst__job *job)
 {
@@ -67,6 +98,7 @@ static void on_move(void *arg,
     const struct mst__authority *authority = &job->authority;
     const struct mst__story story = job_story(job);
     int64_t took_us = -1;
+    order_changed(job);
     log_founded(job);
     if (to == MST_AUTHORITY_OPEN) {
         job->life.tally.restarts += why == MST_AUTHORITY_WHY_FAILED;
@@ -88,6 +120,7 @@ static void on_ended(void *arg,
                      uint32_t count)
 {
     struct mst__job *job = arg;
+    order_changed(job);
     job->life.tally.ended[how] += count;
     job->server->jobs.tally.ended[how] += count;
     if (member != NULL && job->authority.living_count == 1) {
@@ -103,6 +136,7 @@ void mst__job_log_init(struct mst__job *job, struct mst__authority_options *opti
     options->trace = on_move;
     options->ended = on_ended;
     options->trace_arg = job;
+    order_changed(job);
 }
 
 void mst__job_log_announcing(struct mst__job *job, const struct mst__announcement *announcement)
@@ -114,6 +148,7 @@ void mst__job_log_announced(struct mst__job *job, bool is_accepted)
 {
     const struct mst__authority *authority = &job->authority;
     if (is_accepted) {
+        order_changed(job);
         log_founded(job);
     }
     bool waits = authority->phase == MST_AUTHORITY_OPEN && authority->living_count > 0;
@@ -144,10 +179,13 @@ void mst__job_log_restart(const struct mst__job *job,
     mst__story_failed(&story, id, restart->round, &restart->cause);
 }
 
-void mst__job_log_forgotten(const struct mst__job *job)
+void mst__job_log_forgotten(struct mst__job *job, bool has_story)
 {
-    const struct mst__story story = job_story(job);
-    mst__story_forgotten(&story);
+    order_remove(job);
+    if (has_story) {
+        const struct mst__story story = job_story(job);
+        mst__story_forgotten(&story);
+    }
 }
 
 /* --- the metrics page --- */
@@ -174,15 +212,17 @@ static void measure_job(const struct mst__job *job, struct mst__jobs_metrics *me
     }
 }
 
-void mst__jobs_measure(const struct mst_server *server, struct mst__jobs_metrics *ret_metrics)
+void mst__jobs_measure(const struct mst_server *server,
+                       struct mst__job_metrics *jobs,
+                       struct mst__jobs_metrics *ret_metrics)
 {
-    const struct mst__jobs *jobs = &server->jobs;
     *ret_metrics = (struct mst__jobs_metrics){
-        .runs = mst__map_count(&jobs->map),
-        .tally = jobs->tally,
+        .runs = mst__map_count(&server->jobs.map),
+        .tally = server->jobs.tally,
+        .jobs = jobs,
     };
-    memcpy(ret_metrics->seconds, jobs->seconds, sizeof ret_metrics->seconds);
-    for (void *value = mst__map_first(&jobs->map); value != NULL; value = mst__map_next(value)) {
-        measure_job(*(struct mst__job **)value, ret_metrics);
+    memcpy(ret_metrics->seconds, server->jobs.seconds, sizeof ret_metrics->seconds);
+    for (const struct mst__job *job = server->jobs.newest; job != NULL; job = job->older) {
+        measure_job(job, ret_metrics);
     }
 }

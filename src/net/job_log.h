@@ -47,7 +47,7 @@ struct mst__jobs_metrics {
     uint64_t standings[MST_STANDING_COUNT];
     struct mst__job_tally tally;             /* all jobs since the start */
     uint64_t seconds[MST_JOB_SECONDS_COUNT]; /* rounds by the time until they were complete */
-    struct mst__job_metrics jobs[MST_METRICS_JOBS_MAX]; /* jobs with nodes; the oldest ones */
+    struct mst__job_metrics *jobs;           /* jobs with nodes; those that have changed last */
     size_t jobs_count;
     size_t jobs_unlisted; /* jobs with nodes that are not in @jobs */
 };
@@ -71,9 +71,12 @@ void mst__job_log_restart(const struct mst__job *job,
                           mst__authority_id id,
                           const struct mst__job_restart *restart);
 
-/* @job is forgotten. */
-void mst__job_log_forgotten(const struct mst__job *job);
+/* @job is forgotten; without a story, nobody is told. */
+void mst__job_log_forgotten(struct mst__job *job, bool has_story);
 
-void mst__jobs_measure(const struct mst_server *server, struct mst__jobs_metrics *ret_metrics);
+/* @jobs has room for MST_METRICS_JOBS_MAX jobs, or for all; the caller keeps it. */
+void mst__jobs_measure(const struct mst_server *server,
+                       struct mst__job_metrics *jobs,
+                       struct mst__jobs_metrics *ret_metrics);
 
 #endif /* MST_NET_JOB_LOG_H */

@@ -236,6 +236,75 @@ static void idle_jobs_are_counted(void **state)
     (void)close(fd);
 }
 
+/* --- metrics --- */
+
+/* Nodes of the jobs from @first to @end come, each on its own connection, and lose it. */
+static void jobs_begin(struct fixture *f, size_t first, size_t end)
+{
+    for (size_t done = first; done < end;) {
+        int fds[64];
+        size_t count = end - done < 64 ? end - done : 64;
+        for (size_t i = 0; i < count; i++) {
+            char run_id[32];
+            struct mst__job_message announce = announcement("node", 1);
+            (void)snprintf(run_id, sizeof run_id, "job-%zu", done + i);
+            announce.u.announce.run_id = mst_bytes_str(run_id);
+            fds[i] = peer_new(f->server, 0);
+            put_greeting(&f->bytes);
+            put_message(&f->bytes, &announce);
+            send_unread(f, fds + i, 1);
+        }
+        settle(f->server);
+        for (size_t i = 0; i < count; i++) {
+            assert_int_equal(frame_await(f, fds[i]), MST_JOB_WELCOME);
+            (void)close(fds[i]);
+        }
+        settle(f->server);
+        done += count;
+    }
+}
+
+/* @name has the series number @index. */
+static void expect_series(const struct mst__jobs_metrics *metrics, size_t index, const char *name)
+{
+    assert_true(index < metrics->jobs_count);
+    assert_bytes_str(metrics->jobs[index].run_id, name);
+}
+
+/* The jobs that have changed last have series; the others are counted. */
+static void changed_jobs_are_listed(void **state)
+{
+    struct fixture *f = *state;
+    static struct mst__job_metrics jobs[MST_METRICS_JOBS_MAX];
+    struct mst__jobs_metrics metrics;
+    const struct mst__job_message closed = {
+        .type = MST_JOB_CLOSE,
+        .u.close = {.run_id = mst_bytes_str("job-1"), .reason = mst_bytes_str("over")}};
+    f->server->options.job_grace_ms = MST_JOB_MS_MAX;
+    jobs_begin(f, 0, MST_METRICS_JOBS_MAX);
+    mst__jobs_measure(f->server, jobs, &metrics);
+    assert_int_equal(metrics.jobs_count, MST_METRICS_JOBS_MAX);
+    assert_int_equal(metrics.jobs_unlisted, 0);
+    jobs_begin(f, MST_METRICS_JOBS_MAX, MST_METRICS_JOBS_MAX + 2);
+    mst__jobs_measure(f->server, jobs, &metrics);
+    assert_int_equal(metrics.jobs_count, MST_METRICS_JOBS_MAX);
+    assert_int_equal(metrics.jobs_unlisted, 2);
+    expect_series(&metrics, MST_METRICS_JOBS_MAX - 1, "job-2");
+    /* A node that comes back, and another phase, are changes. */
+    jobs_begin(f, 0, 1);
+    mst__jobs_measure(f->server, jobs, &metrics);
+    assert_int_equal(metrics.jobs_unlisted, 2);
+    expect_series(&metrics, 0, "job-0");
+    expect_series(&metrics, MST_METRICS_JOBS_MAX - 1, "job-3");
+    int fd = node_new(f);
+    put_message(&f->bytes, &closed);
+    send_all(f, fd);
+    assert_int_equal(frame_await(f, fd), MST_JOB_CLOSED);
+    mst__jobs_measure(f->server, jobs, &metrics);
+    expect_series(&metrics, 0, "job-1");
+    (void)close(fd);
+}
+
 /* --- memory --- */
 
 /* The code and the refusal of a REFUSED, which comes next. */
@@ -301,6 +370,7 @@ int main(void)
         CASE(doomed_connections_have_no_seat), CASE(closed_connections_have_no_seat),
         CASE(old_connections_are_not_heard),   CASE(jobs_end_while_they_are_told),
         CASE(idle_jobs_are_counted),           CASE(full_server_refuses),
+        CASE(changed_jobs_are_listed),
     };
     return MST_RUN_TESTS(tests);
 }

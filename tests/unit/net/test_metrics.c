@@ -212,13 +212,16 @@ static void largest_page_fits(void **state)
 {
     (void)state;
     struct mst__metrics metrics = {.version = "1000.1000.1000"};
+    static struct mst__job_metrics jobs[MST_METRICS_JOBS_MAX];
     memset(&metrics.connections, 0xff, sizeof metrics - offsetof(struct mst__metrics, connections));
+    memset(jobs, 0xff, sizeof jobs);
     metrics.jobs.jobs_unlisted = 0;
+    metrics.jobs.jobs = jobs;
     metrics.jobs.jobs_count = MST_METRICS_JOBS_MAX;
     static char evil[MST_METRICS_RUN_ID_SIZE_MAX];
     memset(evil, 0x1b, sizeof evil);
     for (size_t i = 0; i < MST_METRICS_JOBS_MAX; i++) {
-        metrics.jobs.jobs[i].run_id = mst_bytes_of(evil, sizeof evil);
+        jobs[i].run_id = mst_bytes_of(evil, sizeof evil);
     }
     struct mst__buf page;
     mst__buf_init(&page, MST_HTTP_PAGE_SIZE_MAX);
@@ -227,12 +230,12 @@ static void largest_page_fits(void **state)
     /* Not all of the jobs; the number of the others is given. */
     assert_int_equal(mst__buf_append(&page, mst_bytes_of("", 1)), 0);
     const char *text = (const char *)mst__buf_bytes(&page).data;
-    assert_non_null(strstr(text, "\nmuster_jobs_unlisted 56\n"));
+    assert_non_null(strstr(text, "\nmuster_jobs_unlisted 384\n"));
     unsigned listed = 0;
     for (const char *at = text; (at = strstr(at, "\nmuster_job_rounds_total{")) != NULL; at++) {
         listed++;
     }
-    assert_int_equal(listed, 8);
+    assert_int_equal(listed, 128);
     mst__buf_close(&page);
 }
 
@@ -241,14 +244,18 @@ static void jobs_have_series(void **state)
 {
     (void)state;
     struct mst__metrics metrics = sample();
+    static struct mst__job_metrics jobs[MST_METRICS_JOBS_MAX];
+    metrics.jobs.jobs = jobs;
     metrics.jobs.jobs_count = MST_METRICS_JOBS_MAX;
-    static char names[MST_METRICS_JOBS_MAX][40];
+    static char names[MST_METRICS_JOBS_MAX][80];
     for (size_t i = 0; i < MST_METRICS_JOBS_MAX; i++) {
-        (void)snprintf(names[i], sizeof names[i], "training-of-somebody-%zu", i);
-        metrics.jobs.jobs[i].run_id = mst_bytes_str(names[i]);
-        metrics.jobs.jobs[i].tally.rounds = i;
+        (void)snprintf(names[i], sizeof names[i],
+                       "training-of-somebody-with-a-name-of-the-length-that-a-scheduler-makes-%zu",
+                       i);
+        jobs[i].run_id = mst_bytes_str(names[i]);
+        jobs[i].tally.rounds = i;
     }
-    metrics.jobs.jobs[1] = (struct mst__job_metrics){
+    jobs[1] = (struct mst__job_metrics){
         .run_id = mst_bytes_str("a\\b\"c\nz\x1b\xff\\x1b"),
         .standings = {[MST_STANDING_MEMBER] = 5},
         .tally = {.rounds = 77,
@@ -263,7 +270,7 @@ static void jobs_have_series(void **state)
 #define EVIL "{run=\"a\\\\\\\\b\\\"c\\\\x0az\\\\x1b\\\\xff\\\\\\\\x1b\""
     static const char *const lines[] = {
         "\nmuster_jobs_unlisted 8\n",
-        "\nmuster_job_rounds_total{run=\"training-of-somebody-63\"} 63\n",
+        "-makes-511\"} 511\n",
         "\nmuster_job_rounds_total" EVIL "} 77\n",
         "\nmuster_job_gathering_seconds_total" EVIL "} 1.250000\n",
         "\nmuster_job_nodes" EVIL ",standing=\"member\"} 5\n",
