@@ -114,6 +114,23 @@ static void on_move(void *arg,
     mst__story_moved(&story, from, to, why, round, took_us);
 }
 
+/* Remember a lost member of a round for its status. */
+static void note_lost(struct mst__job *job,
+                      const struct mst__authority_member *member,
+                      enum mst__authority_ended how,
+                      uint32_t count)
+{
+    bool is_lost = how == MST_AUTHORITY_ENDED_DISCONNECTED || how == MST_AUTHORITY_ENDED_SILENT ||
+                   how == MST_AUTHORITY_ENDED_DEAD || how == MST_AUTHORITY_ENDED_UNCLAIMED ||
+                   how == MST_AUTHORITY_ENDED_LATE;
+    if (is_lost && member == NULL) {
+        job->life.losses.unlisted += count; /* a place of a round that only its members knew */
+    } else if (is_lost && member->rank != MST_AUTHORITY_RANK_NONE) {
+        mst__job_losses_add(&job->life.losses, mst__authority_name(member), job->authority.round,
+                            job->authority.now_us);
+    }
+}
+
 static void on_ended(void *arg,
                      const struct mst__authority_member *member,
                      enum mst__authority_ended how,
@@ -123,6 +140,7 @@ static void on_ended(void *arg,
     order_changed(job);
     job->life.tally.ended[how] += count;
     job->server->jobs.tally.ended[how] += count;
+    note_lost(job, member, how, count);
     if (member != NULL && job->authority.living_count == 1) {
         job->life.open_us = INT64_MAX; /* it was the last round */
     }
@@ -148,6 +166,7 @@ void mst__job_log_announced(struct mst__job *job, bool is_accepted)
 {
     const struct mst__authority *authority = &job->authority;
     if (is_accepted) {
+        mst__job_losses_forget(&job->life.losses, job->life.announcement->name);
         order_changed(job);
         log_founded(job);
     }

@@ -3,6 +3,7 @@
 #define MST_NET_JOB_LOG_H
 
 #include "core/job_message.h"
+#include "net/job_losses.h"
 
 /* Upper bounds of the histogram of seconds until a round was complete. */
 #define MST_JOB_SECONDS_MAP(X) \
@@ -32,6 +33,7 @@ struct mst__job_life {
     const struct mst__announcement *announcement; /* currently given to the authority */
     int64_t open_us; /* since when nodes wait for a round; INT64_MAX = none does */
     struct mst__job_tally tally;
+    struct mst__job_losses losses;
 };
 
 /* The present state of jobs. */

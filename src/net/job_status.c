@@ -3,6 +3,7 @@
 
 #include <muster/version.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "base/nearest.h"
@@ -69,6 +70,70 @@ static int fail_unknown(const struct mst_server *server,
 
 /* --- one job --- */
 
+static int64_t job_now_us(void)
+{
+    return (int64_t)(uv_hrtime() / 1000);
+}
+
+/* Append a node that was lost in an earlier round; true if there was room. */
+static bool add_lost(const struct mst__job_losses *losses,
+                     size_t index,
+                     uint32_t version,
+                     struct mst__job_status_room *room,
+                     struct mst__job_status *status)
+{
+    const struct mst__job_member told = {
+        .name = mst__job_losses_name(losses, index),
+        .standing = MST_STANDING_GONE,
+        .rank = MST_AUTHORITY_RANK_NONE,
+        .silent_us = job_now_us() - losses->nodes[index].lost_us,
+    };
+    const struct mst__job_detail detail = {.gone = MST_JOB_GONE_LOST};
+    size_t before = mst__buf_size(&room->members);
+    if (mst__job_member_write(&room->members, &told) != 0) {
+        return false;
+    }
+    if (version >= MST_JOB_VERSION_LIST && mst__job_detail_write(&room->details, &detail) != 0) {
+        mst__buf_truncate(&room->members, before);
+        return false;
+    }
+    status->member_count++;
+    return true;
+}
+
+/* The authority knows the lost nodes of its last round, and has told them. Add those of earlier
+ * rounds, and how many more there were. */
+static void add_all_lost(const struct mst__job *job,
+                         uint32_t version,
+                         struct mst__job_status_room *room,
+                         struct mst__job_status *status)
+{
+    const struct mst__job_losses *losses = &job->life.losses;
+    size_t size = sizeof room->sentence;
+    size_t used = strlen(room->sentence);
+    size_t count = 0;
+    for (size_t i = losses->count; i-- > 0;) {
+        if (losses->nodes[i].round >= job->authority.round) {
+            continue;
+        }
+        status->is_cut = status->is_cut || !add_lost(losses, i, version, room, status);
+        struct mst_bytes name = mst__job_losses_name(losses, i);
+        used += (size_t)snprintf(room->sentence + used, size - used, "%s%.*s (round %lld)",
+                                 count == 0 ? "; lost before: " : ", ", (int)name.size,
+                                 (const char *)name.data, (long long)losses->nodes[i].round);
+        used = used < size ? used : size - 1; /* cut off */
+        count++;
+    }
+    if (losses->unlisted > 0) {
+        (void)snprintf(room->sentence + used, size - used, "%s%llu%s", /* as above */
+                       count == 0 ? "; lost before: " : " and ",
+                       (unsigned long long)losses->unlisted, count == 0 ? "" : " more");
+    }
+    status->members = mst__buf_bytes(&room->members);
+    status->details = mst__buf_bytes(&room->details);
+    status->sentence = mst_bytes_str(room->sentence);
+}
+
 /* The status borrows from @job and @room, which the caller closes. */
 static void job_status(const struct mst__job *job,
                        uint32_t version,
@@ -77,8 +142,8 @@ static void job_status(const struct mst__job *job,
 {
     /* Leaves room in the frame for the other list and some KiB of texts. */
     mst__job_status_room_init(room, job->server->wire_limits.message_size_max / 4);
-    mst__job_status_fill(&job->authority, version, (int64_t)(uv_hrtime() / 1000), true, room,
-                         ret_status);
+    mst__job_status_fill(&job->authority, version, job_now_us(), true, room, ret_status);
+    add_all_lost(job, version, room, ret_status);
     ret_status->run_id = mst_bytes_of(job->run_id, job->run_id_size);
     ret_status->heartbeat_us = job->heartbeat_us;
 }

@@ -236,6 +236,105 @@ static void idle_jobs_are_counted(void **state)
     (void)close(fd);
 }
 
+/* --- lost nodes --- */
+
+/* The sentence of the job's status, and its nodes that are gone, as "b lost 1 " with the rank. */
+static void expect_status(struct fixture *f, const char *gone, const char *sentence)
+{
+    struct mst__job_message message = {
+        .type = MST_JOB_STATUS,
+        .u.close = {.run_id = mst_bytes_str("job"), .version = MST_JOB_VERSION}};
+    int fd = node_new(f);
+    put_message(&f->bytes, &message);
+    send_all(f, fd);
+    frame_read(f, fd, &message);
+    assert_int_equal(message.type, MST_JOB_STATUS_TOLD);
+    struct mst__job_status *told = &message.u.status;
+    struct mst__job_member member;
+    struct mst__job_detail detail;
+    char found[100] = "";
+    size_t used = 0;
+    uint32_t count = 0;
+    for (; mst__job_member_next(&told->members, &member); count++) {
+        assert_true(mst__job_detail_next(&told->details, &detail));
+        if (member.standing == MST_STANDING_GONE) {
+            int rank = member.rank == MST_AUTHORITY_RANK_NONE ? -1 : (int)member.rank;
+            assert_in_range(member.silent_us, 0, PATIENCE_MS * 1000LL);
+            used += (size_t)snprintf(found + used, sizeof found - used, "%.*s %s %d ",
+                                     (int)member.name.size, (const char *)member.name.data,
+                                     mst__job_gone_name((enum mst__job_gone)detail.gone), rank);
+        }
+    }
+    assert_int_equal(count, told->member_count);
+    assert_string_equal(found, gone);
+    assert_bytes_str(told->sentence, sentence);
+    (void)close(fd);
+}
+
+/* A node of the job "job" comes, or comes back from @claim. */
+static int member_new(struct fixture *f, const char *name, const struct mst__claim *claim)
+{
+    struct mst__job_message announce = announcement(name, (uint64_t)name[0]);
+    int fd = node_new(f);
+    announce.u.announce.announcement.claim = *claim;
+    put_message(&f->bytes, &announce);
+    send_all(f, fd);
+    assert_int_equal(frame_await(f, fd), MST_JOB_WELCOME);
+    return fd;
+}
+
+static void member_lose(struct fixture *f, int fd)
+{
+    (void)close(fd);
+    settle(f->server);
+}
+
+/* The round that the node on @fd is in, as it claims it when it comes back. */
+static struct mst__claim round_await(struct fixture *f, int fd)
+{
+    struct mst__job_message told;
+    do {
+        frame_read(f, fd, &told);
+    } while (told.type != MST_JOB_SEALED);
+    return (struct mst__claim){.epoch = told.u.round.epoch,
+                               .round = told.u.round.round,
+                               .world = told.u.round.world,
+                               .rank = told.u.round.rank};
+}
+
+/* A node that was lost in an earlier round is in the status until it comes back. */
+static void lost_nodes_are_remembered(void **state)
+{
+    struct fixture *f = *state;
+    const struct mst__claim none = {.rank = MST_AUTHORITY_RANK_NONE};
+    f->server->options.job_grace_ms = 0;
+    int a = member_new(f, "a", &none);
+    int b = member_new(f, "b", &none);
+    struct mst__claim first = round_await(f, a);
+    member_lose(f, b);
+    expect_status(f, "b lost 1 ",
+                  "round 2 is open: 0 waiting, 1 of round 1 not back yet: a, 2 more needed for the "
+                  "minimum of 2; gone since the last round: b (lost)");
+    struct mst__job_message announce = announcement("a", 'a');
+    announce.u.announce.announcement.claim = first;
+    put_message(&f->bytes, &announce);
+    send_all(f, a);
+    int c = member_new(f, "c", &none);
+    assert_int_equal(round_await(f, c).round, 2);
+    expect_status(f, "b lost -1 ", "round 2 runs with 2 nodes; lost before: b (round 1)");
+    int d = member_new(f, "d", &none);
+    member_lose(f, d); /* it was in no round */
+    b = member_new(f, "b", &none);
+    expect_status(f, "", "round 2 runs with 2 nodes; 1 on standby: b");
+    member_lose(f, b);
+    expect_status(f, "", "round 2 runs with 2 nodes");
+    /* Without a name. */
+    ((struct mst__job *)(uintptr_t)job_first(f))->life.losses.unlisted = 3;
+    expect_status(f, "", "round 2 runs with 2 nodes; lost before: 3");
+    (void)close(a);
+    (void)close(c);
+}
+
 /* --- metrics --- */
 
 /* Nodes of the jobs from @first to @end come, each on its own connection, and lose it. */
@@ -370,7 +469,7 @@ int main(void)
         CASE(doomed_connections_have_no_seat), CASE(closed_connections_have_no_seat),
         CASE(old_connections_are_not_heard),   CASE(jobs_end_while_they_are_told),
         CASE(idle_jobs_are_counted),           CASE(full_server_refuses),
-        CASE(changed_jobs_are_listed),
+        CASE(changed_jobs_are_listed),         CASE(lost_nodes_are_remembered),
     };
     return MST_RUN_TESTS(tests);
 }
