@@ -56,9 +56,9 @@ MST_API int mst_params_from_url(const char *url,
 /** Release @params. Handlers made from it have copies. NULL is allowed. */
 MST_API void mst_params_free(struct mst_params *params);
 
-/** Where nodes meet: `host:port`, `[::1]:29400`, a path; for an etcd also a comma-separated list.
- * Copied. NULL and "" select the backend's default on this machine. mst_handler_new checks it.
- * Returns 0, or MST_ENOMEM without an effect. */
+/** Where nodes meet: `host:port`, `[::1]:29400`, `unix:/path`, a path; for an etcd also a list with
+ * commas. Copied. NULL and "" select the backend's default on this machine. mst_handler_new checks
+ * it. Returns 0, or MST_ENOMEM without an effect. */
 MST_API int mst_params_set_endpoint(struct mst_params *params,
                                     const char *endpoint,
                                     struct mst_err *reterr);

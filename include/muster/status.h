@@ -258,7 +258,8 @@ struct mst_status_list {
 };
 
 /**
- * List the jobs of the server at @endpoint (`host:port`; empty or NULL = localhost:29400).
+ * List the jobs of the server at @endpoint (`host:port` or `unix:/path`; empty or NULL =
+ * localhost:29400).
  *
  * Returns 0; MST_ENOTSUP: the server does not serve jobs, or is too old to list them; MST_EINVAL;
  * MST_ECONN, MST_ERESOLVE, MST_ETIMEOUT, MST_EPROTO, MST_ENOMEM.

@@ -7,6 +7,7 @@
 #include "agent/control_keys.h"
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/mem.h"
 #include "handler/etcd_settings.h"
 #include "handler/params.h"
 #include "handler/settings.h"
@@ -57,8 +58,6 @@ static int open_server(const struct mst_params *params,
                        struct mst_store **ret_store,
                        struct mst_err *reterr)
 {
-    char endpoint[MST_ENDPOINT_TEXT_SIZE];
-    char url[MST_ENDPOINT_TEXT_SIZE + 10];
     struct mst__c10d place;
     struct mst_store *all = NULL;
     int rv = mst__c10d_read(params, &place, reterr);
@@ -66,11 +65,12 @@ static int open_server(const struct mst_params *params,
         rv = mst__fail(reterr, MST_ENOTSUP, 0,
                        "agents that meet in a file take no commands; those at a server do");
     }
-    if (rv == 0) {
-        (void)snprintf(url, sizeof url, "tcp://%s",
-                       mst__endpoint_format(&place.endpoint, endpoint)); /* fits */
-        rv = mst_store_open(url, NULL, timeout_ms, &all, reterr);
+    char *url = rv == 0 ? mst__endpoint_url(&place.endpoint) : NULL;
+    if (rv == 0 && url == NULL) {
+        rv = mst__fail(reterr, MST_ENOMEM, 0, "store of a job's commands");
     }
+    rv = rv == 0 ? mst_store_open(url, NULL, timeout_ms, &all, reterr) : rv;
+    mst__free(url);
     return rv == 0 ? open_prefix(all, mst_params_run_id(params), ret_store, reterr) : rv;
 }
 

@@ -42,7 +42,7 @@ enum mst__setting_kind {
     X(RDZV_CONF, "rdzv-conf", LIST, "K=V,...", NULL, NULL,                                         \
       "Backend options, such as join_timeout=60. Repeatable.")                                     \
     X(STANDALONE, "standalone", FLAG, NULL, NULL, NULL,                                            \
-      "Run a job on this node alone, with its own store and id.")                                  \
+      "Run a job on this node alone, with its own id, and a server that only its user can reach.") \
     X(MAX_RESTARTS, "max-restarts", TEXT, "N[/TIME]", "0", NULL,                                   \
       "Restarts of the workers after failures, counted over all nodes; with a time, restarts "     \
       "within it. A membership change uses none.")                                                 \
@@ -302,7 +302,7 @@ struct mst__run_settings {
     enum mst__program_kind program_kind;
     enum mst__numa_mode numa;
     enum mst__launch launch;
-    bool is_standalone; /* a private server on a free port: backend muster, endpoint 127.0.0.1:0 */
+    bool is_standalone; /* a private server on a unix socket: backend muster */
     bool is_exit_torchrun;
     bool kills_on_second; /* any second signal ends the grace */
     bool is_virtual_local_rank;

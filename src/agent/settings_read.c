@@ -202,7 +202,7 @@ static int be_standalone(struct mst__run_settings *settings,
 {
     settings->is_standalone = true;
     settings->backend = "muster";
-    settings->endpoint = "127.0.0.1:0";
+    settings->endpoint = MST_ENDPOINT_UNIX;
     derive(settings, MST_SETTING_RDZV_BACKEND, settings->backend, origin);
     derive(settings, MST_SETTING_RDZV_ENDPOINT, settings->endpoint, origin);
     if (settings->nodes_max != 1) {

@@ -407,8 +407,8 @@ static int prepare(struct mst__muster *muster,
         mst__host_node_name(muster->settings.node_name, muster->params->local_addr,
                             sizeof muster->node, muster->node);
         mst__head_identify(&muster->head, muster->params, muster->node, &muster->events);
-        muster->is_private =
-            muster->settings.place.endpoint.port == 0 && muster->params->nodes_max == 1;
+        muster->is_private = mst__endpoint_is_own(&muster->settings.place.endpoint) &&
+                             muster->params->nodes_max == 1;
         rv = mst__hosted_begin(&muster->settings.place, muster->params, mst__until_at(INT64_MAX),
                                &muster->hosted, &muster->endpoint, &muster->is_open, reterr);
     }
@@ -428,8 +428,7 @@ int mst__muster_create(const struct mst_params *params,
     int rv = prepare(muster, params, reterr);
     if (rv == 0) {
         if (muster->hosted != NULL) {
-            /* The port may have been 0. */
-            muster->settings.place.endpoint.port = (uint16_t)mst__hosted_port(muster->hosted);
+            mst__hosted_place(muster->hosted, &muster->settings.place.endpoint);
         }
         (void)mst__endpoint_format(&muster->settings.place.endpoint, muster->where);
         mst__muster_member(muster);

@@ -257,10 +257,66 @@ int mst__endpoint_parse_default(struct mst_bytes text,
     return 0;
 }
 
+/* --- unix sockets --- */
+
+static int take_path(const char *path, struct mst__endpoint *ret_endpoint, struct mst_err *reterr)
+{
+    struct mst__endpoint endpoint = {.port = 0};
+    int size = snprintf(endpoint.host, sizeof endpoint.host, MST_ENDPOINT_UNIX "%s", path);
+    if (size < 0 || (size_t)size >= sizeof endpoint.host) {
+        return mst__fail(reterr, MST_EINVAL, 0, "unix path of %zu characters is too long",
+                         strlen(path));
+    }
+    *ret_endpoint = endpoint;
+    return 0;
+}
+
+int mst__endpoint_parse_server(struct mst_bytes text,
+                               int port_default,
+                               struct mst__endpoint *ret_endpoint,
+                               struct mst_err *reterr)
+{
+    struct mst_bytes trimmed = mst__unicode_trim(text);
+    struct mst_bytes scheme = mst_bytes_str(MST_ENDPOINT_UNIX);
+    char path[MST_HOST_SIZE];
+    bool is_unix =
+        mst__bytes_start_with(trimmed, scheme) &&
+        (trimmed.size == scheme.size || trimmed.data[scheme.size] == '/'); /* else a host */
+    if (!is_unix) {
+        return mst__endpoint_parse_default(text, port_default, ret_endpoint, reterr);
+    }
+    size_t size = trimmed.size - scheme.size;
+    if (size >= sizeof path || memchr(trimmed.data, '\0', trimmed.size) != NULL) {
+        return mst__fail(reterr, MST_EINVAL, 0, "'%.*s…' is no path of a unix socket",
+                         (int)(trimmed.size > 40 ? 40 : trimmed.size), (const char *)trimmed.data);
+    }
+    memcpy(path, trimmed.data + scheme.size, size);
+    path[size] = '\0';
+    return take_path(path, ret_endpoint, reterr);
+}
+
+const char *mst__endpoint_path(const struct mst__endpoint *endpoint)
+{
+    size_t size = strlen(MST_ENDPOINT_UNIX);
+    bool is_unix = strncmp(endpoint->host, MST_ENDPOINT_UNIX, size) == 0 &&
+                   (endpoint->host[size] == '/' || endpoint->host[size] == '\0');
+    return is_unix ? endpoint->host + size : NULL;
+}
+
+bool mst__endpoint_is_own(const struct mst__endpoint *endpoint)
+{
+    const char *path = mst__endpoint_path(endpoint);
+    return path != NULL ? path[0] == '\0' : endpoint->port == 0;
+}
+
 const char *mst__endpoint_format(const struct mst__endpoint *endpoint,
                                  char ret_text[MST_ENDPOINT_TEXT_SIZE])
 {
     bool brackets = strchr(endpoint->host, ':') != NULL;
+    if (mst__endpoint_path(endpoint) != NULL) {
+        (void)snprintf(ret_text, MST_ENDPOINT_TEXT_SIZE, "%s", endpoint->host); /* fits */
+        return ret_text;
+    }
     (void)snprintf(ret_text, MST_ENDPOINT_TEXT_SIZE, "%s%s%s:%u", brackets ? "[" : "",
                    endpoint->host, brackets ? "]" : "", endpoint->port); /* the text has room for
                                                                             it */
@@ -352,7 +408,8 @@ static int parse_path(struct mst_bytes rest, struct mst__url *url, struct mst_er
     if (rv == 0 && strlen(url->path) != size) {
         rv = mst__fail(reterr, MST_EINVAL, 0, "the path has a NUL in it");
     }
-    return rv;
+    return rv == 0 && url->scheme == MST_URL_UNIX ? take_path(url->path, &url->endpoint, reterr)
+                                                  : rv;
 }
 
 /* --- URLs of an etcd --- */
@@ -635,6 +692,18 @@ char *mst__url_text(const char *start, const char *path)
     }
     text[size] = '\0';
     return text;
+}
+
+char *mst__endpoint_url(const struct mst__endpoint *endpoint)
+{
+    char text[MST_ENDPOINT_TEXT_SIZE];
+    char url[MST_ENDPOINT_TEXT_SIZE + 8];
+    const char *path = mst__endpoint_path(endpoint);
+    if (path != NULL) {
+        return mst__url_text("unix://", path);
+    }
+    (void)snprintf(url, sizeof url, "tcp://%s", mst__endpoint_format(endpoint, text)); /* fits */
+    return mst__strdup(url);
 }
 
 void mst__url_close(struct mst__url *url)

@@ -9,9 +9,12 @@
 #define MST_HOST_SIZE 256
 
 struct mst__endpoint {
-    char host[MST_HOST_SIZE]; /* without the brackets of an IPv6 address */
-    uint16_t port;
+    char host[MST_HOST_SIZE]; /* without the brackets of an IPv6 address; or unix:/path */
+    uint16_t port;            /* 0 with a path */
 };
+
+/* What a path begins with, as an endpoint and as an address to listen on. */
+#define MST_ENDPOINT_UNIX "unix:"
 
 #define MST_ENDPOINT_TEXT_SIZE (MST_HOST_SIZE + 8)
 
@@ -38,9 +41,25 @@ int mst__endpoint_parse_default(struct mst_bytes text,
                                 struct mst__endpoint *ret_endpoint,
                                 struct mst_err *reterr);
 
+/* The same for the endpoint of a server, which may also be a unix socket: `unix:/path`, or `unix:`
+ * for one of its own. */
+int mst__endpoint_parse_server(struct mst_bytes text,
+                               int port_default,
+                               struct mst__endpoint *ret_endpoint,
+                               struct mst_err *reterr);
+
+/* The path of a unix socket, "" for `unix:`; NULL for a host. */
+const char *mst__endpoint_path(const struct mst__endpoint *endpoint);
+
+/* Whether it is port 0 or `unix:`: one that the server finds, and nobody else knows before. */
+bool mst__endpoint_is_own(const struct mst__endpoint *endpoint);
+
 /* Format the endpoint, with brackets around an IPv6 address. Returns @ret_text. */
 const char *mst__endpoint_format(const struct mst__endpoint *endpoint,
                                  char ret_text[MST_ENDPOINT_TEXT_SIZE]);
+
+/* The URL of a store there: heap, NULL if out of memory. */
+char *mst__endpoint_url(const struct mst__endpoint *endpoint);
 
 enum mst__url_scheme {
     MST_URL_TCP,   /* tcp://host:port[/prefix] */
@@ -72,7 +91,7 @@ struct mst__url_etcd {
  * is decoded. */
 struct mst__url {
     enum mst__url_scheme scheme;
-    struct mst__endpoint endpoint; /* TCP */
+    struct mst__endpoint endpoint; /* TCP, UNIX */
     char *path;                    /* UNIX, FILE: heap, NUL-terminated, without a NUL inside. ETCD2,
                                       ETCD3: "" or "/a/b", without a slash at its end */
     char *prefix;                  /* heap; NULL if there is none, which differs from "" */

@@ -55,6 +55,11 @@ void mst__rdzv_advise(const struct mst_err *err, const struct mst__endpoint *end
     if (err->code != MST_ECONN || !mst__err_is_errno(err, ECONNREFUSED)) {
         return;
     }
+    if (mst__endpoint_path(endpoint) != NULL) {
+        mst__cli_say("muster: no server listens at %s; start one with: muster serve --host %s",
+                     endpoint->host, endpoint->host);
+        return;
+    }
     if (mst__host_is_taken(endpoint, 0)) {
         mst__cli_say("muster: port %d belongs to a program that accepts no connections there; "
                      "choose another port",

@@ -28,7 +28,7 @@ struct mst__rdzv {
      0},                                                                                      \
         {"rdzv-endpoint",                                                                     \
          "ADDR",                                                                              \
-         "Where: host:port or [ipv6]:port of the store, or the path of a file with "          \
+         "Where: host:port, [ipv6]:port or unix:/path of the store, or a file's path with "   \
          "--rdzv-conf store_type=file; for an etcd, one or more, separated by commas. Or a "  \
          "URL: etcd://host:port/ID?min_workers=2&max_workers=4. Default: "                    \
          "MUSTER_RDZV_ENDPOINT, else localhost:29400, for an etcd localhost:2379.",           \

@@ -385,7 +385,7 @@ static void name_where(struct mst__waiting *waiting)
                mst__c10d_read(waiting->params, &place, NULL) == 0) {
         kind = place.is_file ? "file" : "server";
         endpoint = place.is_file ? place.path : mst__endpoint_format(&place.endpoint, text);
-        waiting->is_blind = !place.is_file && place.endpoint.port == 0;
+        waiting->is_blind = !place.is_file && mst__endpoint_is_own(&place.endpoint);
     }
     (void)snprintf(waiting->where, sizeof waiting->where, "%s %s", kind, endpoint); /* cut off */
 }

@@ -188,8 +188,9 @@ int mst__host_is_me(const struct mst__endpoint *endpoint,
                     bool *ret_is_me,
                     struct mst_err *reterr)
 {
-    if (mst__host_is_loopback(endpoint->host)) {
-        *ret_is_me = true;
+    bool is_unix = mst__endpoint_path(endpoint) != NULL;
+    if (is_unix || mst__host_is_loopback(endpoint->host)) {
+        *ret_is_me = !is_unix; /* see host.h */
         return 0;
     }
     struct addrinfo *addresses = NULL;
@@ -239,7 +240,7 @@ void mst__host_listen(const struct mst__endpoint *endpoint, char ret_host[MST_HO
     struct ifaddrs *interfaces = NULL;
     if (strcasecmp(endpoint->host, "localhost") == 0) {
         host = "";
-    } else if (mst__host_is_loopback(endpoint->host)) {
+    } else if (mst__endpoint_path(endpoint) != NULL || mst__host_is_loopback(endpoint->host)) {
         host = endpoint->host;
     } else if (read_literal(endpoint->host, &plain) && list_interfaces(&interfaces, NULL) == 0) {
         if (is_interface_address(interfaces, &plain)) {
@@ -357,6 +358,10 @@ int mst__host_advertise(const struct mst__endpoint *endpoint,
                         char ret_host[MST_HOST_SIZE],
                         struct mst_err *reterr)
 {
+    if (mst__endpoint_path(endpoint) != NULL) {
+        (void)snprintf(ret_host, MST_HOST_SIZE, "127.0.0.1"); /* all nodes are here */
+        return 0;
+    }
     struct addrinfo *addresses = NULL;
     int rv = mst__resolve_patiently(endpoint, until, log, &addresses, reterr);
     if (rv != 0) {

@@ -14,7 +14,8 @@
 /**
  * Whether @endpoint's host is this machine: it resolves to a loopback address, to an address of one
  * of our interfaces, or to one that can be bound and connected to from here; or it is our host
- * name, in short or in full.
+ * name, in short or in full. A unix socket is not: of two nodes that begin together each could take
+ * the socket of the other for one that was left behind.
  *
  * Returns 0; MST_ERESOLVE or MST_ETIMEOUT if the name is not known, perhaps only not yet; MST_ESYS,
  * MST_ENOMEM.
@@ -27,7 +28,7 @@ int mst__host_is_me(const struct mst__endpoint *endpoint,
 /* Whether @host is a loopback address or `localhost`: then all nodes are on this machine. */
 bool mst__host_is_loopback(const char *host);
 
-/* Where a server for @endpoint listens: one of our addresses exactly as given, "" for the
+/* Where a server for @endpoint listens: one of our addresses or a unix socket as given, "" for the
  * loopback addresses of both families, `*` for a name or a foreign address. Never the address of
  * a name: many machines resolve their own name to 127.0.1.1. */
 void mst__host_listen(const struct mst__endpoint *endpoint, char ret_host[MST_HOST_SIZE]);

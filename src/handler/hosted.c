@@ -2,9 +2,14 @@
  * binding, happens in the caller's thread. */
 #include "handler/hosted.h"
 
+#include <errno.h>
 #include <muster/server.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -25,6 +30,7 @@ struct mst__hosted {
     struct mst_log log;
     pthread_t thread;
     bool is_running;
+    char directory[sizeof((struct sockaddr_un *)NULL)->sun_path]; /* ours; empty = none */
 };
 
 static void *serve(void *arg)
@@ -38,6 +44,62 @@ static void *serve(void *arg)
     }
     return NULL;
 }
+
+/* --- a socket of its own --- */
+
+static int bind_in(struct mst__hosted *hosted,
+                   const char *parent,
+                   struct mst_server_options *options,
+                   struct mst_err *reterr)
+{
+    static const char name[] = "/socket";
+    char *directory = hosted->directory;
+    size_t room = sizeof hosted->directory - sizeof name;
+    int size = snprintf(directory, room, "%s/muster_XXXXXX", parent);
+    int rv = 0;
+    if (parent[0] != '/' || size < 0 || (size_t)size >= room) {
+        rv =
+            mst__fail(reterr, MST_ESYS, ENAMETOOLONG, "'%.100s' cannot have a unix socket", parent);
+    } else if (mkdtemp(directory) == NULL) {
+        rv = mst__fail(reterr, MST_ESYS, errno, "mkdir '%.100s'", directory);
+    }
+    if (rv != 0) {
+        directory[0] = '\0';
+        return rv;
+    }
+    char host[MST_HOST_SIZE];
+    const char *hosts[] = {host};
+    (void)snprintf(host, sizeof host, MST_ENDPOINT_UNIX "%s%s", directory, name); /* fits */
+    options->hosts = hosts;
+    options->hosts_count = 1;
+    rv = mst_server_new(options, &hosted->server, reterr);
+    if (rv != 0) {
+        (void)rmdir(directory);
+        directory[0] = '\0';
+    }
+    return rv;
+}
+
+/* Listen on a socket in a directory of its own, which nobody else may enter. A directory for it may
+ * be read-only, have a long name or no sockets: then the next one is tried. A directory that a
+ * killed process has left behind does no harm, because each has another name. */
+static int bind_own(struct mst__hosted *hosted,
+                    struct mst_server_options *options,
+                    struct mst_err *reterr)
+{
+    const char *const parents[] = {getenv("TMPDIR"), "/tmp", getenv("XDG_RUNTIME_DIR"), "/dev/shm"};
+    int rv = MST_ESYS;
+    for (size_t i = 0; i < sizeof parents / sizeof parents[0] && rv != 0 && rv != MST_ENOMEM; i++) {
+        if (parents[i] != NULL && parents[i][0] != '\0') {
+            rv = bind_in(hosted, parents[i], options, reterr);
+        }
+    }
+    return rv == 0 || rv == MST_ENOMEM
+               ? rv
+               : mst__err_wrap(reterr, rv, "no place for a unix socket; set TMPDIR");
+}
+
+/* --- life --- */
 
 int mst__hosted_start(const struct mst__endpoint *endpoint,
                       const struct mst_log *log,
@@ -60,7 +122,10 @@ int mst__hosted_start(const struct mst__endpoint *endpoint,
     options.hosts_count = host[0] == '\0' ? 0 : 1;
     options.port = endpoint->port;
     options.log = *log;
-    int rv = mst_server_new(&options, &hosted->server, reterr);
+    bool is_path = mst__endpoint_path(endpoint) != NULL;
+    int rv = is_path && mst__endpoint_is_own(endpoint)
+                 ? bind_own(hosted, &options, reterr)
+                 : mst_server_new(&options, &hosted->server, reterr);
     if (rv == 0) {
         int status = mst__thread_start(&hosted->thread, serve, hosted);
         hosted->is_running = status == 0;
@@ -77,6 +142,15 @@ int mst__hosted_start(const struct mst__endpoint *endpoint,
 int mst__hosted_port(const struct mst__hosted *hosted)
 {
     return mst_server_port(hosted->server);
+}
+
+void mst__hosted_place(const struct mst__hosted *hosted, struct mst__endpoint *endpoint)
+{
+    endpoint->port = (uint16_t)mst__hosted_port(hosted);
+    if (hosted->directory[0] != '\0') {
+        (void)snprintf(endpoint->host, sizeof endpoint->host, "%s",
+                       mst_server_address(hosted->server, 0)); /* unix:/path, which fits */
+    }
 }
 
 const char *mst__hosted_url(const struct mst__hosted *hosted, char ret_url[MST_HOSTED_URL_SIZE])
@@ -110,6 +184,9 @@ void mst__hosted_stop(struct mst__hosted *hosted)
         (void)pthread_join(hosted->thread, NULL); /* ours, and only joined here */
     }
     mst_server_free(hosted->server);
+    if (hosted->directory[0] != '\0') {
+        (void)rmdir(hosted->directory); /* the socket is gone */
+    }
     mst__free(hosted);
 }
 
@@ -136,7 +213,7 @@ int mst__hosted_begin(const struct mst__c10d *settings,
     }
     bool as_server[MST_C10D_ATTEMPTS_MAX];
     size_t count = mst__c10d_attempts(settings, is_me, as_server);
-    bool may_give_way = count > 1 && settings->endpoint.port != 0;
+    bool may_give_way = count > 1 && !mst__endpoint_is_own(&settings->endpoint);
     if (as_server[0] &&
         !(may_give_way && mst__host_is_taken(&settings->endpoint, settings->give_way_ms))) {
         int rv = mst__hosted_start(&settings->endpoint, &params->log, ret_hosted, reterr);
@@ -145,7 +222,9 @@ int mst__hosted_begin(const struct mst__c10d *settings,
         }
     }
     *ret_endpoint = settings->endpoint;
-    if (*ret_hosted != NULL) {
+    if (*ret_hosted != NULL && mst__endpoint_path(ret_endpoint) != NULL) {
+        mst__hosted_place(*ret_hosted, ret_endpoint);
+    } else if (*ret_hosted != NULL) {
         char text[MST_HOSTED_URL_SIZE];
         struct mst__url url;
         int rv = mst__url_parse(mst__hosted_url(*ret_hosted, text), &url, reterr);
@@ -154,10 +233,11 @@ int mst__hosted_begin(const struct mst__c10d *settings,
         }
         *ret_endpoint = url.endpoint;
         mst__url_close(&url);
-    } else if (settings->endpoint.port == 0) {
-        return mst__fail(reterr, MST_EINVAL, 0,
-                         "endpoint '%.60s': port 0 is only for the node that serves the store",
-                         params->endpoint);
+    } else if (mst__endpoint_is_own(&settings->endpoint)) {
+        return mst__fail(
+            reterr, MST_EINVAL, 0,
+            "endpoint '%.60s': %s is only for the node that serves the store", params->endpoint,
+            mst__endpoint_path(ret_endpoint) != NULL ? "a socket of its own" : "port 0");
     }
     return 0;
 }

@@ -13,8 +13,9 @@
 struct mst__hosted; /* opaque */
 
 /**
- * Serve a store at @endpoint, at the address of mst__host_listen; port 0 = a free one. It accepts
- * connections when this returns. @log is copied.
+ * Serve a store at @endpoint, at the address of mst__host_listen; port 0 = a free one, `unix:` = a
+ * socket that only this user can reach, in a directory of its own. It accepts connections when this
+ * returns. @log is copied.
  *
  * Returns 0 or an error of mst_server_new; MST_ESYS with EADDRINUSE in reterr->sys if the port
  * is taken.
@@ -24,13 +25,16 @@ int mst__hosted_start(const struct mst__endpoint *endpoint,
                       struct mst__hosted **ret_hosted,
                       struct mst_err *reterr);
 
-/* The port of the server. */
+/* The port of the server; 0 for a unix socket. */
 int mst__hosted_port(const struct mst__hosted *hosted);
+
+/* Put the port or path of the server into the @endpoint that it was started with. */
+void mst__hosted_place(const struct mst__hosted *hosted, struct mst__endpoint *endpoint);
 
 #define MST_HOSTED_URL_SIZE (MST_ENDPOINT_TEXT_SIZE + 8)
 
-/* The URL for this process: `tcp://127.0.0.1:29400`. It needs no name and no route. Returns
- * @ret_url. */
+/* The URL of a port for this process: `tcp://127.0.0.1:29400`. It needs no name and no route.
+ * Returns @ret_url. */
 const char *mst__hosted_url(const struct mst__hosted *hosted, char ret_url[MST_HOSTED_URL_SIZE]);
 
 /* Remove all keys, including those in requests that have arrived. Connections stay. Returns 0
@@ -48,8 +52,8 @@ void mst__hosted_stop(struct mst__hosted *hosted);
  * NULL for a client, belongs to the caller also after an error; @ret_endpoint is the endpoint for
  * this process.
  *
- * Returns 0, MST_ECONN if this node must serve and cannot, MST_EINVAL for a client with port 0,
- * MST_ESYS, MST_ENOMEM.
+ * Returns 0, MST_ECONN if this node must serve and cannot, MST_EINVAL for a client with port 0 or
+ * `unix:`, MST_ESYS, MST_ENOMEM.
  */
 int mst__hosted_begin(const struct mst__c10d *settings,
                       const struct mst_params *params,

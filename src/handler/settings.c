@@ -231,8 +231,8 @@ static int read_serve(const struct mst_params *params,
 static int read_tcp(const struct mst_params *params, struct mst__c10d *c10d, struct mst_err *reterr)
 {
     const char *endpoint = mst_params_endpoint(params);
-    int rv = mst__endpoint_parse_default(mst_bytes_str(endpoint), C10D_PORT_DEFAULT,
-                                         &c10d->endpoint, reterr);
+    int rv = mst__endpoint_parse_server(mst_bytes_str(endpoint), C10D_PORT_DEFAULT, &c10d->endpoint,
+                                        reterr);
     if (rv != 0) {
         return mst__err_wrap(reterr, rv, "endpoint '%.60s'", endpoint);
     }

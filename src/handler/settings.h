@@ -46,7 +46,7 @@ int mst__dynamic_read(const struct mst_params *params,
 struct mst__c10d {
     bool is_file;
     const char *path;              /* belongs to the params; with is_file; empty = not given */
-    struct mst__endpoint endpoint; /* without is_file; port 0 = a free one */
+    struct mst__endpoint endpoint; /* without is_file; perhaps the server's own */
     bool is_host_known;            /* the options serve or is_host are set */
     bool is_host;
     int64_t give_way_ms;     /* a node that may serve waits so long for another server */

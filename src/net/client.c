@@ -238,24 +238,25 @@ static int race_run(struct race *race,
 }
 
 static int race_prepare(struct race *race,
-                        const struct mst__target *target,
+                        const struct mst__endpoint *endpoint,
                         struct mst__until until,
                         struct mst_err *reterr)
 {
     *race = (struct race){0};
-    if (target->unix_path != NULL) {
+    const char *path = mst__endpoint_path(endpoint);
+    if (path != NULL) {
         struct sockaddr_un address = {.sun_family = AF_UNIX};
-        size_t size = strlen(target->unix_path);
-        if (size >= sizeof address.sun_path) {
+        size_t size = strlen(path);
+        if (size == 0 || size >= sizeof address.sun_path) {
             return mst__fail(reterr, MST_EINVAL, 0, "unix path of %zu characters, the limit is %zu",
                              size, sizeof address.sun_path - 1);
         }
-        memcpy(address.sun_path, target->unix_path, size + 1);
+        memcpy(address.sun_path, path, size + 1);
         race_add(race, (const struct sockaddr *)&address, sizeof address);
         return 0;
     }
     struct addrinfo *addresses = NULL;
-    int rv = mst__resolve(&target->endpoint, until, &addresses, reterr);
+    int rv = mst__resolve(endpoint, until, &addresses, reterr);
     if (rv == 0) {
         race_add_all(race, addresses);
         freeaddrinfo(addresses);
@@ -277,14 +278,14 @@ static int client_init(struct mst__client *client, size_t input_max, struct mst_
     return 0;
 }
 
-int mst__client_open(const struct mst__target *target,
+int mst__client_open(const struct mst__endpoint *endpoint,
                      size_t input_max,
                      struct mst__until until,
                      struct mst__client *ret_client,
                      struct mst_err *reterr)
 {
     struct race race;
-    int rv = race_prepare(&race, target, until, reterr);
+    int rv = race_prepare(&race, endpoint, until, reterr);
     if (rv != 0) {
         return rv;
     }

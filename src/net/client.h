@@ -13,12 +13,6 @@
 #include "net/address.h"
 #include "net/stream.h"
 
-/* The server to connect to. */
-struct mst__target {
-    struct mst__endpoint endpoint;
-    const char *unix_path; /* borrowed; if not NULL, used instead of the endpoint */
-};
-
 struct mst__client {
     struct mst__stream stream;
     bool has_more;         /* more may be readable than poll shows */
@@ -34,7 +28,7 @@ struct mst__client {
  * MST_ETIMEOUT, MST_EINVAL (the unix path is too long), MST_ESYS, MST_ENOMEM. Release with
  * mst__client_close.
  */
-int mst__client_open(const struct mst__target *target,
+int mst__client_open(const struct mst__endpoint *endpoint,
                      size_t input_max,
                      struct mst__until until,
                      struct mst__client *ret_client,

@@ -141,8 +141,7 @@ int mst__job_client_open(const struct mst__endpoint *endpoint,
     (void)mst__endpoint_format(endpoint, client->where);
     mst__buf_init(&client->output, 2 * MST_JOB_SIZE_MAX + 64);
     client->conn.stream.fd = -1;
-    const struct mst__target target = {.endpoint = *endpoint};
-    int rv = mst__client_open(&target, INPUT_SIZE_MAX, until, &client->conn, reterr);
+    int rv = mst__client_open(endpoint, INPUT_SIZE_MAX, until, &client->conn, reterr);
     rv = rv == 0 ? client_greet(client, until, reterr) : rv;
     if (rv != 0) {
         mst__job_client_close(client);

@@ -11,6 +11,7 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
+#include "base/endpoint.h"
 #include "base/err.h"
 #include "base/fork.h"
 #include "base/log.h"
@@ -224,7 +225,7 @@ static int open_host(struct mst_server *server,
                      const char *host,
                      struct mst_err *reterr)
 {
-    struct mst_bytes unix_scheme = mst_bytes_str("unix:");
+    struct mst_bytes unix_scheme = mst_bytes_str(MST_ENDPOINT_UNIX);
     if (mst__bytes_start_with(mst_bytes_str(host), unix_scheme)) {
         return open_unix(server, host + unix_scheme.size, reterr);
     }

@@ -365,7 +365,10 @@ int mst__c10d_create(const struct mst_params *params,
     }
     char where[MST_ENDPOINT_TEXT_SIZE + 8];
     char text[MST_ENDPOINT_TEXT_SIZE];
-    (void)snprintf(where, sizeof where, "%s%.*s", settings.is_file ? "file://" : "tcp://",
+    (void)snprintf(where, sizeof where, "%s%.*s",
+                   settings.is_file                                 ? "file://"
+                   : mst__endpoint_path(&settings.endpoint) != NULL ? ""
+                                                                    : "tcp://",
                    MST_ENDPOINT_TEXT_SIZE - 1,
                    settings.is_file ? settings.path
                                     : mst__endpoint_format(&settings.endpoint, text));
@@ -383,8 +386,7 @@ int mst__c10d_create(const struct mst_params *params,
         return rv;
     }
     if (c10d->hosted != NULL) {
-        /* The port may have been 0. */
-        settings.endpoint.port = (uint16_t)mst__hosted_port(c10d->hosted);
+        mst__hosted_place(c10d->hosted, &settings.endpoint);
     }
     const struct mst__record_options options = {
         .home = home,

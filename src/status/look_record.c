@@ -124,14 +124,16 @@ static int connect_file(struct look *look, struct mst_err *reterr)
 
 static int connect_tcp(struct look *look, int64_t timeout_ms, struct mst_err *reterr)
 {
-    char text[MST_ENDPOINT_TEXT_SIZE];
-    char url[MST_ENDPOINT_TEXT_SIZE + 8];
-    (void)snprintf(url, sizeof url, "tcp://%s",
-                   mst__endpoint_format(&look->place.endpoint, text)); /* fits */
+    char *url = mst__endpoint_url(&look->place.endpoint);
+    if (url == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "rendezvous");
+    }
     struct mst_store_options options;
     mst_store_options_init(&options, sizeof options);
     options.value_size_max = MST_VALUE_SIZE_MAX; /* reading allocates only what is there */
-    return mst_store_open(url, &options, timeout_ms, &look->store, reterr);
+    int rv = mst_store_open(url, &options, timeout_ms, &look->store, reterr);
+    mst__free(url);
+    return rv;
 }
 
 /* The text under the key of the record. 0, MST_ENOTFOUND, or an error of the store. */

@@ -39,33 +39,24 @@
 /* Unconfirmed cancellations that a connection may have. */
 #define POOL_UNCONFIRMED_MAX 16
 
-int mst__pool_init(struct mst__pool *pool,
-                   const struct mst__url *url,
-                   const struct mst__wire_limits *limits,
-                   const struct mst_log *log,
-                   struct mst_err *reterr)
+void mst__pool_init(struct mst__pool *pool,
+                    const struct mst__url *url,
+                    const struct mst__wire_limits *limits,
+                    const struct mst_log *log)
 {
     *pool = (struct mst__pool){
-        .target = {.endpoint = url->endpoint},
+        .endpoint = url->endpoint,
         .limits = *limits,
         .log = *log,
         .dialect = MST_DIALECT_UNKNOWN,
     };
-    if (url->scheme == MST_URL_UNIX) {
-        pool->path = mst__strdup(url->path);
-        if (pool->path == NULL) {
-            return mst__fail(reterr, MST_ENOMEM, 0, "path '%s'", url->path);
-        }
-        pool->target.unix_path = pool->path;
-        (void)snprintf(pool->name, sizeof pool->name, "unix://%.90s", pool->path); /* for people */
-    } else {
-        char text[MST_ENDPOINT_TEXT_SIZE];
-        (void)snprintf(pool->name, sizeof pool->name, "tcp://%.90s",
-                       mst__endpoint_format(&url->endpoint, text)); /* for people */
-    }
+    char text[MST_ENDPOINT_TEXT_SIZE];
+    const char *path = mst__endpoint_path(&url->endpoint);
+    (void)snprintf(pool->name, sizeof pool->name, "%s%.90s", path != NULL ? "unix://" : "tcp://",
+                   path != NULL ? path
+                                : mst__endpoint_format(&url->endpoint, text)); /* for people */
     (void)pthread_mutex_init(&pool->mutex, NULL); /* none of these fails on Linux */
     mst__cond_init(&pool->idle_cond);
-    return 0;
 }
 
 static void conn_free(struct mst__pool_conn *conn)
@@ -87,7 +78,6 @@ void mst__pool_close(struct mst__pool *pool)
     MST_ASSERT(pool->waiting_count == 0);
     (void)pthread_cond_destroy(&pool->idle_cond); /* no thread waits any more */
     (void)pthread_mutex_destroy(&pool->mutex);
-    mst__free(pool->path);
 }
 
 uint64_t mst__pool_epoch(struct mst__pool *pool)
@@ -167,7 +157,8 @@ static int connect_as(struct mst__pool *pool,
 {
     *ret_refused = false;
     struct mst__client client;
-    int rv = mst__client_open(&pool->target, pool->limits.message_size_max, until, &client, reterr);
+    int rv =
+        mst__client_open(&pool->endpoint, pool->limits.message_size_max, until, &client, reterr);
     if (rv != 0) {
         return rv;
     }

@@ -28,8 +28,7 @@ struct mst__pool_conn {
 };
 
 struct mst__pool {
-    struct mst__target target;
-    char *path;     /* the target's path, if it is a unix socket */
+    struct mst__endpoint endpoint;
     char name[100]; /* tcp://host:port, for messages */
     struct mst__wire_limits limits;
     struct mst_log log;
@@ -44,12 +43,11 @@ struct mst__pool {
     char peer[128];
 };
 
-/* 0 or MST_ENOMEM. Does not connect. */
-int mst__pool_init(struct mst__pool *pool,
-                   const struct mst__url *url,
-                   const struct mst__wire_limits *limits,
-                   const struct mst_log *log,
-                   struct mst_err *reterr);
+/* Does not connect. */
+void mst__pool_init(struct mst__pool *pool,
+                    const struct mst__url *url,
+                    const struct mst__wire_limits *limits,
+                    const struct mst_log *log);
 
 /* No connection may be in use. */
 void mst__pool_close(struct mst__pool *pool);

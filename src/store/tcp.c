@@ -799,9 +799,8 @@ static int tcp_clone(struct mst__storage *storage,
 {
     const struct mst__pool *pool = &((struct tcp *)storage)->pool;
     const struct mst__url url = {
-        .scheme = pool->path == NULL ? MST_URL_TCP : MST_URL_UNIX,
-        .endpoint = pool->target.endpoint,
-        .path = pool->path,
+        .scheme = MST_URL_TCP,
+        .endpoint = pool->endpoint,
     };
     return mst__tcp_new(&url, &storage->options, ret_storage, reterr);
 }
@@ -816,13 +815,8 @@ int mst__tcp_new(const struct mst__url *url,
                                                 .clone = tcp_clone,
                                                 .stats = tcp_stats,
                                                 .free = tcp_free};
-    char where[MST_ENDPOINT_TEXT_SIZE];
-    char start[MST_ENDPOINT_TEXT_SIZE + 8];
-    (void)snprintf(start, sizeof start, "tcp://%s",
-                   mst__endpoint_format(&url->endpoint, where)); /* fits */
     struct tcp *tcp = mst__calloc(1, sizeof *tcp);
-    char *own_url =
-        url->scheme == MST_URL_UNIX ? mst__url_text("unix://", url->path) : mst__strdup(start);
+    char *own_url = mst__endpoint_url(&url->endpoint);
     if (tcp == NULL || own_url == NULL) {
         mst__free(tcp);
         mst__free(own_url);
@@ -838,13 +832,7 @@ int mst__tcp_new(const struct mst__url *url,
     (void)pthread_mutex_init(&tcp->mutex, NULL); /* never fails on Linux */
     struct mst__wire_limits limits =
         mst__wire_limits(options->key_size_max, options->value_size_max);
-    int rv = mst__pool_init(&tcp->pool, url, &limits, &options->log, reterr);
-    if (rv != 0) {
-        (void)pthread_mutex_destroy(&tcp->mutex);
-        mst__free(tcp->storage.url);
-        mst__free(tcp);
-        return rv;
-    }
+    mst__pool_init(&tcp->pool, url, &limits, &options->log);
     *ret_storage = &tcp->storage;
     return 0;
 }

@@ -24,6 +24,22 @@ STAY = 'trap "exit 0" TERM; echo at $RANK/$WORLD_SIZE $TORCHELASTIC_RESTART_COUN
        'while :; do sleep 0.02; done'
 
 
+def listening(pid):
+    """The lines of the TCP sockets on which the process listens."""
+    held = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            held.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
+        except FileNotFoundError:  # closed meanwhile
+            pass
+    lines = []
+    for name in ("tcp", "tcp6"):
+        with open(f"/proc/{pid}/net/{name}", encoding="ascii") as table:
+            lines += [line for line in table.readlines()[1:]
+                      if line.split()[3] == "0A" and f"socket:[{line.split()[9]}]" in held]
+    return lines
+
+
 class Case(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -106,13 +122,46 @@ class Alone(Case):
             self.assertGreater(int(values["MASTER_PORT"]), 0)
             self.assertTrue(values["MASTER_ADDR"])
             self.assertRegex(values["TORCHELASTIC_ERROR_FILE"], r"/error\.json$")
-            self.assertRegex(values["MUSTER_STORE"], r"^tcp://")
+            self.assertRegex(values["MUSTER_STORE"], r"^unix:///")
 
     def test_store_of_the_round(self):
         agent = self.shell(f'{harness.MUSTER} store set "$MUSTER_STORE" k $RANK && '
                            f'{harness.MUSTER} store get "$MUSTER_STORE" k')
         self.assertEqual(agent.wait(), OK, agent.stderr())
         self.assertEqual(agent.lines, ["0"])
+
+    def test_private(self):
+        """Only this user can reach the server of a standalone job, and nothing listens on TCP."""
+        store = f'{harness.MUSTER} store'
+        for before in ("", "a file system without room for sockets"):
+            with self.subTest(before=before):
+                env = {"TMPDIR": "/proc" if before else self.directory}
+                script = f'{store} set "$MUSTER_STORE" k 7; {store} get "$MUSTER_STORE" k; ' \
+                         'echo "at $MUSTER_STORE"; read line'
+                agent = self.shell(script, "--standalone", rdzv=False, env=env,
+                                   stdin=subprocess.PIPE)
+                self.assertEqual(agent.next(), "7")
+                path = agent.next().removeprefix("at unix://").split("?")[0]
+                directory = os.path.dirname(path)
+                self.assertEqual(os.stat(directory).st_mode & 0o7777, 0o700)
+                self.assertEqual(os.listdir(directory), [os.path.basename(path)])
+                self.assertEqual(os.path.dirname(directory), "/tmp" if before else self.directory)
+                self.assertEqual(listening(agent.pid), [])
+                agent.process.stdin.write(b"\n")
+                agent.process.stdin.close()
+                self.assertEqual(agent.wait(), OK, agent.stderr())
+                self.assertFalse(os.path.exists(directory))
+
+    def test_private_after_a_kill(self):
+        """What a killed agent has left behind does not hinder the next one."""
+        env = {"TMPDIR": self.directory}
+        for _ in range(2):
+            agent = self.shell("echo up; sleep 1000", "--standalone", rdzv=False, env=env)
+            agent.until("up")
+            agent.signal(signal.SIGKILL)
+            agent.wait()
+        self.assertEqual(len([name for name in os.listdir(self.directory)
+                              if os.path.exists(self.path(f"{name}/socket"))]), 2)
 
     def test_small(self):
         """An agent loads no library that it does not need, and has no idle thread."""

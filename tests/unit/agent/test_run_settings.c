@@ -65,7 +65,7 @@ static void defaults(void **state)
     assert_int_equal(settings.nproc, 1);
     assert_true(settings.is_standalone);
     assert_string_equal(settings.backend, "muster");
-    assert_string_equal(settings.endpoint, "127.0.0.1:0");
+    assert_string_equal(settings.endpoint, "unix:");
     assert_int_equal(strlen(settings.run_id), 36);
     assert_int_equal(settings.max_restarts, 0);
     assert_int_equal(settings.grace_ms, 30000);

@@ -125,6 +125,50 @@ static void endpoint_default(void **state)
     assert_int_equal(mst__endpoint_parse(mst_bytes_str("*:1"), &endpoint, &err), MST_EINVAL);
 }
 
+static void endpoint_unix(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *path, *url; /* no path = a host */
+        bool is_own;
+    } cases[] = {
+        {" unix:/run/m x ", "/run/m x", "unix:///run/m%20x", false},
+        {"unix:", "", "unix://", true},
+        {"unix:0", NULL, "tcp://unix:0", true},
+        {"unix:x:1", NULL, "tcp://[unix:x]:1", false},
+        {"unix", NULL, "tcp://unix:7", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mst__endpoint endpoint;
+        struct mst_err err = {0};
+        char text[MST_ENDPOINT_TEXT_SIZE];
+        assert_int_equal(
+            mst__endpoint_parse_server(mst_bytes_str(cases[i].text), 7, &endpoint, &err), 0);
+        const char *path = mst__endpoint_path(&endpoint);
+        assert_int_equal(path != NULL, cases[i].path != NULL);
+        if (path != NULL) {
+            assert_string_equal(path, cases[i].path);
+            assert_string_equal(mst__endpoint_format(&endpoint, text), endpoint.host);
+            assert_int_equal(endpoint.port, 0);
+        }
+        assert_int_equal(mst__endpoint_is_own(&endpoint), cases[i].is_own);
+        char *url = mst__endpoint_url(&endpoint);
+        assert_string_equal(url, cases[i].url);
+        mst__free(url);
+    }
+    char longest[300] = "unix:/";
+    struct mst__endpoint endpoint;
+    struct mst_err err = {0};
+    memset(longest + 6, 'x', sizeof longest - 7);
+    assert_int_equal(mst__endpoint_parse_server(mst_bytes_of(longest, 299), 7, &endpoint, &err),
+                     MST_EINVAL);
+    assert_int_equal(mst__endpoint_parse_server(mst_bytes_of(longest, 255), 7, &endpoint, &err), 0);
+    assert_int_equal(mst__endpoint_parse_server(mst_bytes_of(longest, 256), 7, &endpoint, &err),
+                     MST_EINVAL);
+    assert_int_equal(mst__endpoint_parse_server(mst_bytes_of("unix:/\0", 7), 7, &endpoint, &err),
+                     MST_EINVAL);
+}
+
 static void url_accepts(void **state)
 {
     (void)state;
@@ -313,8 +357,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(endpoint_accepts),   cmocka_unit_test(endpoint_refuses),
         cmocka_unit_test(endpoint_long_host), cmocka_unit_test(endpoint_default),
-        cmocka_unit_test(url_accepts),        cmocka_unit_test(url_of_etcd),
-        cmocka_unit_test(url_refuses),        cmocka_unit_test(url_out_of_memory),
+        cmocka_unit_test(endpoint_unix),      cmocka_unit_test(url_accepts),
+        cmocka_unit_test(url_of_etcd),        cmocka_unit_test(url_refuses),
+        cmocka_unit_test(url_out_of_memory),
     };
     return MST_RUN_TESTS(tests);
 }

@@ -7,7 +7,11 @@
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -358,6 +362,7 @@ static void host_loopback(void **state)
         {"0.0.0.0", "*", NULL},
         {"192.0.2.1", "*", NULL},
         {"node-7", "*", NULL},
+        {"unix:/run/socket", "unix:/run/socket", "127.0.0.1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct mst__endpoint endpoint = {.port = 1};
@@ -397,6 +402,83 @@ static void hosted(void **state)
     mst__hosted_stop(NULL);
 }
 
+/* --- a socket of its own --- */
+
+static void make_directory(char path[40])
+{
+    (void)snprintf(path, 40, "/tmp/muster-hosted-XXXXXX");
+    assert_non_null(mkdtemp(path));
+}
+
+/* Serve on a socket of its own. Returns the path of its directory, in @ret_path. */
+static struct mst__hosted *serve_own(char ret_path[MST_HOST_SIZE])
+{
+    struct mst__endpoint endpoint = {.host = "unix:"};
+    const struct mst__endpoint given = endpoint;
+    struct mst__hosted *server = NULL;
+    assert_ok(mst__hosted_start(&endpoint, &no_log, &server, &err));
+    mst__hosted_place(server, &endpoint);
+    assert_int_equal(endpoint.port, 0);
+    assert_int_equal(mst__hosted_port(server), 0);
+    const char *path = mst__endpoint_path(&endpoint);
+    assert_non_null(path);
+    struct mst__hosted *other = NULL; /* which does not get in its way */
+    assert_ok(mst__hosted_start(&given, &no_log, &other, &err));
+    mst__hosted_stop(other);
+    char *url = mst__endpoint_url(&endpoint);
+    struct mst_store *store = open_store(url);
+    assert_ok(mst_store_set(store, STR("k"), STR("v"), PLENTY_MS, &err));
+    mst_store_close(store);
+    mst__free(url);
+    (void)snprintf(ret_path, MST_HOST_SIZE, "%.*s", (int)(strrchr(path, '/') - path), path);
+    return server;
+}
+
+static void hosted_privately(void **state)
+{
+    char parent[40];
+    char path[MST_HOST_SIZE];
+    struct stat info;
+    (void)state;
+    make_directory(parent);
+    mode_t mask = umask(0);
+    assert_int_equal(setenv("TMPDIR", parent, 1), 0);
+    struct mst__hosted *server = serve_own(path);
+    (void)umask(mask);
+    assert_int_equal(strncmp(path, parent, strlen(parent)), 0);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 07777, 0700);
+    mst__hosted_stop(server);
+    assert_int_not_equal(stat(path, &info), 0);
+    assert_int_equal(rmdir(parent), 0); /* nothing is left */
+    assert_int_equal(unsetenv("TMPDIR"), 0);
+}
+
+/* A TMPDIR that cannot have sockets: none may be made there, or the name is too long, or it is not
+ * absolute. */
+static void hosted_elsewhere(void **state)
+{
+    char parent[40];
+    char path[MST_HOST_SIZE];
+    char longest[140];
+    (void)state;
+    make_directory(parent);
+    int size = snprintf(longest, sizeof longest, "%s/", parent);
+    assert_in_range(size, 1, 40);
+    memset(longest + size, 'x', 90);
+    longest[size + 90] = '\0';
+    assert_int_equal(mkdir(longest, 0700), 0);
+    const char *const places[] = {"/proc", longest, ".", "/no/such/place", ""};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        assert_int_equal(setenv("TMPDIR", places[i], 1), 0);
+        mst__hosted_stop(serve_own(path));
+        assert_int_equal(strncmp(path, "/tmp/muster_", 12), 0);
+    }
+    assert_int_equal(unsetenv("TMPDIR"), 0);
+    assert_int_equal(rmdir(longest), 0);
+    assert_int_equal(rmdir(parent), 0);
+}
+
 int main(void)
 {
 #define WITH_PORT(test) cmocka_unit_test_setup_teardown(test, fixture_open, fixture_close)
@@ -413,6 +495,8 @@ int main(void)
         cmocka_unit_test(host_own_address),
         cmocka_unit_test(host_loopback),
         cmocka_unit_test(hosted),
+        cmocka_unit_test(hosted_privately),
+        cmocka_unit_test(hosted_elsewhere),
     };
     return MST_RUN_TESTS(tests);
 }

@@ -17,7 +17,7 @@ static void pool_open(struct mst__pool *pool, const struct fixture *f)
     const struct mst__wire_limits limits =
         mst__wire_limits(MST_KEY_SIZE_DEFAULT, MST_VALUE_SIZE_DEFAULT);
     const struct mst_log log = {0};
-    assert_ok(mst__pool_init(pool, &url, &limits, &log, &err));
+    mst__pool_init(pool, &url, &limits, &log);
 }
 
 /* A thread that wants a connection. */
