@@ -142,6 +142,7 @@ int mst__job_client_open(const struct mst__endpoint *endpoint,
     mst__buf_init(&client->output, 2 * MST_JOB_SIZE_MAX + 64);
     client->conn.stream.fd = -1;
     int rv = mst__client_open(endpoint, INPUT_SIZE_MAX, until, &client->conn, reterr);
+    rv = rv == MST_ETIMEOUT ? fail_where(client, rv, reterr) : rv; /* else it names the address */
     rv = rv == 0 ? client_greet(client, until, reterr) : rv;
     if (rv != 0) {
         mst__job_client_close(client);

@@ -1,6 +1,12 @@
 /* unit/status/test_status.c - <muster/status.h> against a server in a thread: jobs of backends
  * `muster` and `c10d`, lists, watches, closing, and refusals. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -222,6 +228,68 @@ static void what_cannot_be_looked_at(void **state)
     mst_params_free(params);
 }
 
+/* A server that accepts no connection, whose backlog is full, or that answers none. */
+struct silent {
+    int fds[8];
+    char endpoint[40];
+};
+
+static void silent_open(struct silent *silent, bool is_full)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    const size_t count = sizeof silent->fds / sizeof silent->fds[0];
+    silent->fds[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(silent->fds[0], (struct sockaddr *)&address, size), 0);
+    assert_int_equal(listen(silent->fds[0], is_full ? 0 : 100), 0);
+    assert_int_equal(getsockname(silent->fds[0], (struct sockaddr *)&address, &size), 0);
+    (void)snprintf(silent->endpoint, sizeof silent->endpoint, "127.0.0.1:%d",
+                   ntohs(address.sin_port));
+    for (size_t i = 1; i < count; i++) {
+        silent->fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (is_full) {
+            (void)connect(silent->fds[i], (struct sockaddr *)&address, size); /* some will wait */
+        }
+    }
+}
+
+static void silent_close(struct silent *silent)
+{
+    for (size_t i = 0; i < sizeof silent->fds / sizeof silent->fds[0]; i++) {
+        (void)close(silent->fds[i]);
+    }
+}
+
+/* Every error of a server that does not answer has its endpoint. */
+static void no_answer(void **state)
+{
+    static const char *const backends[] = {"muster", "c10d",
+#ifdef MST_WITH_ETCD
+                                           "etcd-v2", "etcd-v3", "etcd"
+#endif
+    };
+    (void)state;
+    for (size_t i = 0; i < 2 * (sizeof backends / sizeof backends[0]); i++) {
+        struct silent silent;
+        struct mst_status *status = NULL;
+        struct mst_status_list *list = NULL;
+        silent_open(&silent, i % 2 == 0);
+        struct mst_params *params = params_of(backends[i / 2], silent.endpoint, "job");
+        int rv = mst_status_job(params, SHORT_MS, &status, &err);
+        assert_true(rv == MST_ETIMEOUT || rv == MST_ECONN);
+        assert_non_null(strstr(err.msg, silent.endpoint));
+        rv = mst_status_close(params, NULL, NULL, SHORT_MS, &err);
+        assert_true(rv == MST_ETIMEOUT || rv == MST_ECONN);
+        assert_non_null(strstr(err.msg, silent.endpoint));
+        if (i < 2) {
+            assert_fails(mst_status_jobs(silent.endpoint, SHORT_MS, &list, &err), MST_ETIMEOUT,
+                         silent.endpoint);
+        }
+        mst_params_free(params);
+        silent_close(&silent);
+    }
+}
+
 static void without_memory(void **state)
 {
     const struct fixture *f = *state;
@@ -254,6 +322,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(watching, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(closing, fixture_open, fixture_close),
         cmocka_unit_test(what_cannot_be_looked_at),
+        cmocka_unit_test(no_answer),
         cmocka_unit_test_setup_teardown(without_memory, fixture_open, fixture_close),
     };
     return MST_RUN_TESTS(tests);
