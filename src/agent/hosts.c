@@ -14,6 +14,8 @@
 #include "base/number.h"
 #include "base/text.h"
 
+#define TIME_MS_MAX (INT64_C(1) << 40) /* more than any option allows */
+
 /* --- lists --- */
 
 /* Host names in order, each with its number of slots. */
@@ -149,6 +151,41 @@ bool mst__hosts_child(size_t hosts_count, size_t child, size_t *ret_first, size_
     return true;
 }
 
+size_t mst__hosts_levels(size_t hosts_count)
+{
+    size_t levels = 0;
+    while (hosts_count > 0) { /* the first child has the most hosts below it */
+        size_t first = 0;
+        (void)mst__hosts_child(hosts_count, 0, &first, &hosts_count); /* there is one */
+        levels++;
+    }
+    return levels;
+}
+
+void mst__host_names_add(struct mst__host_names *names, const char *name)
+{
+    static const size_t rest_size = sizeof " and 65536 more";
+    static_assert(MST_HOSTS_MAX <= 65536, "the longest rest has that size");
+    size_t used = strlen(names->text);
+    bool fits = used + strlen(name) + 2 + rest_size <= sizeof names->text;
+    if (names->shown == names->count && fits) {
+        (void)snprintf(names->text + used, sizeof names->text - used, "%s%s", used == 0 ? "" : ", ",
+                       name);
+        names->shown++;
+    }
+    names->count++;
+}
+
+const char *mst__host_names_end(struct mst__host_names *names)
+{
+    size_t used = strlen(names->text);
+    if (names->shown < names->count) {
+        (void)snprintf(names->text + used, sizeof names->text - used, "%s%zu more",
+                       used == 0 ? "" : " and ", names->count - names->shown);
+    }
+    return names->text;
+}
+
 /* --- messages --- */
 
 enum key {
@@ -174,6 +211,13 @@ static void put(struct mst__buf *text, int *rv, enum key key, const char *value)
     *rv = *rv == 0 ? mst__buf_append_u8(text, '\n') : *rv;
 }
 
+static void put_number(struct mst__buf *text, int *rv, enum key key, int64_t value)
+{
+    char number[24];
+    (void)snprintf(number, sizeof number, "%" PRId64, value);
+    put(text, rv, key, number);
+}
+
 static void put_host(struct mst__buf *text, int *rv, enum key key, const struct mst__host *host)
 {
     char line[MST_AUTHORITY_NAME_SIZE_MAX + 64];
@@ -190,7 +234,7 @@ int mst__relay_job_write(const struct mst__relay_job *job, size_t child, struct 
     if (!mst__hosts_child(job->below.count, child, &first, &count)) {
         return MST_EINVAL;
     }
-    put(text, &rv, KEY_VERSION, "1");
+    put(text, &rv, KEY_VERSION, "2");
     put(text, &rv, KEY_CWD, job->cwd);
     for (size_t i = 0; i < job->environment_count; i++) {
         put(text, &rv, KEY_ENV, job->environment[i]);
@@ -201,15 +245,21 @@ int mst__relay_job_write(const struct mst__relay_job *job, size_t child, struct 
     put(text, &rv, KEY_SSH, job->ssh);
     put(text, &rv, KEY_MUSTER, job->muster);
     put(text, &rv, KEY_NEEDS_ALL, job->needs_all ? "1" : NULL);
-    char preempt[24];
-    (void)snprintf(preempt, sizeof preempt, "%d", job->preempt_status);
-    put(text, &rv, KEY_PREEMPT, preempt);
+    put_number(text, &rv, KEY_PREEMPT, job->preempt_status);
+    put_number(text, &rv, KEY_GRACE, job->grace_ms);
+    put_number(text, &rv, KEY_HOST_MS, job->host_ms);
+    put(text, &rv, KEY_WORD, job->word);
     put_host(text, &rv, KEY_SELF, &job->below.hosts[first]);
     for (size_t i = first + 1; i <= first + count; i++) {
         put_host(text, &rv, KEY_HOST, &job->below.hosts[i]);
     }
     put(text, &rv, KEY_GO, "");
     return rv;
+}
+
+static int malformed(int code, struct mst_err *reterr)
+{
+    return mst__fail(reterr, code, 0, "malformed job for a relay; is muster here another version?");
 }
 
 /* Take the next key and value. *ret_whole is false if they are incomplete. Fails with MST_EINVAL if
@@ -223,7 +273,7 @@ static int next_pair(struct mst_bytes *rest,
     *ret_whole = false;
     const uint8_t *newline = rest->size == 0 ? NULL : memchr(rest->data, '\n', rest->size);
     if (newline == NULL) {
-        return rest->size < 64 ? 0 : mst__fail(reterr, MST_EINVAL, 0, "malformed job for a relay");
+        return rest->size < 64 ? 0 : malformed(MST_EINVAL, reterr);
     }
     struct mst_bytes line = mst_bytes_of(rest->data, (size_t)(newline - rest->data));
     for (size_t i = 0; i < KEY_COUNT; i++) {
@@ -245,7 +295,7 @@ static int next_pair(struct mst_bytes *rest,
         *ret_whole = true;
         return 0;
     }
-    return mst__fail(reterr, MST_EINVAL, 0, "malformed job for a relay");
+    return malformed(MST_EINVAL, reterr);
 }
 
 /* Read `INDEX SLOTS NAME`. Returns 0, MST_ENOMEM or MST_EINVAL. */
@@ -275,6 +325,11 @@ struct filling {
     char **environment, **arguments;
 };
 
+static int take_number(struct mst_bytes value, int64_t min, int64_t max, int64_t *ret_number)
+{
+    return mst__number_parse(value, min, max, ret_number) ? 0 : MST_EINVAL;
+}
+
 static int take_pair(struct filling *filling, enum key key, struct mst_bytes value)
 {
     struct mst__relay_job *job = filling->job;
@@ -289,7 +344,7 @@ static int take_pair(struct filling *filling, enum key key, struct mst_bytes val
     }
     switch (key) {
         case KEY_VERSION:
-            return strcmp(text, "1") == 0 ? 0 : MST_EINVAL;
+            return strcmp(text, "2") == 0 ? 0 : MST_EINVAL;
         case KEY_CWD:
             job->cwd = text;
             break;
@@ -308,14 +363,15 @@ static int take_pair(struct filling *filling, enum key key, struct mst_bytes val
         case KEY_NEEDS_ALL:
             job->needs_all = true;
             break;
-        case KEY_PREEMPT: {
-            int64_t status = 0;
-            if (!mst__number_parse(value, 0, 255, &status)) {
-                return MST_EINVAL;
-            }
-            job->preempt_status = (int)status;
-            break;
-        }
+        case KEY_WORD:
+            job->word = text;
+            return strlen(text) == MST_RELAY_WORD_SIZE - 1 ? 0 : MST_EINVAL;
+        case KEY_GRACE:
+            return take_number(value, 0, TIME_MS_MAX, &job->grace_ms);
+        case KEY_HOST_MS:
+            return take_number(value, MST_RELAY_HOST_MS_MIN, TIME_MS_MAX, &job->host_ms);
+        case KEY_PREEMPT:
+            return take_number(value, 0, 255, &job->preempt_status);
         case KEY_SELF:
         case KEY_HOST:
         case KEY_GO:
@@ -365,11 +421,13 @@ int mst__relay_job_read(struct mst_bytes text,
     }
     ret_job->environment = filling.environment;
     ret_job->arguments = filling.arguments;
-    bool lacks = counts[KEY_VERSION] != 1 || counts[KEY_SELF] != 1 || counts[KEY_SSH] != 1 ||
-                 counts[KEY_MUSTER] != 1;
-    if (rv != 0 || lacks) {
-        rv = rv == 0 ? MST_EINVAL : rv;
-        return mst__fail(reterr, rv, 0, "malformed job for a relay");
+    static const enum key needed[] = {KEY_VERSION, KEY_SELF,    KEY_SSH, KEY_MUSTER,
+                                      KEY_GRACE,   KEY_HOST_MS, KEY_WORD};
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0] && rv == 0; i++) {
+        rv = counts[needed[i]] == 1 ? 0 : MST_EINVAL;
+    }
+    if (rv != 0) {
+        return malformed(rv, reterr);
     }
     *ret_size = size;
     return 0;
@@ -377,7 +435,7 @@ int mst__relay_job_read(struct mst_bytes text,
 
 /* --- statuses --- */
 
-void mst__relay_result_add(struct mst__relay_result *result, int status, int preempt_status)
+void mst__relay_result_add(struct mst__relay_result *result, int status, int64_t preempt_status)
 {
     if (status == 0) {
         result->ok_count++;

@@ -6,8 +6,9 @@
  *
  * KEY SIZE\n BYTES\n
  *
- * with the keys of MST_RELAY_KEY_MAP; `go` is the last. Lines `signal N` may follow. The end of the
- * stream means: stop. */
+ * with the keys of MST_RELAY_KEY_MAP; `go` is the last. Lines may follow: `signal N` stops the
+ * agents, `hasten N` ends their grace, `forward N` is only passed on. The end of the stream means:
+ * stop. A relay that has its job prints the word of the job as a line, and again while it runs. */
 #ifndef MST_AGENT_HOSTS_H
 #define MST_AGENT_HOSTS_H
 
@@ -16,6 +17,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/limits.h"
 
 struct mst__host {
     const char *name;
@@ -46,20 +48,41 @@ int mst__hosts_parse_file(struct mst_bytes text,
  * *ret_first, and starts the *ret_count hosts after it. Returns false if there is no such child. */
 bool mst__hosts_child(size_t hosts_count, size_t child, size_t *ret_first, size_t *ret_count);
 
+/* The levels of the tree below a host that starts agents on @hosts_count hosts. */
+size_t mst__hosts_levels(size_t hosts_count);
+
+/* Names of hosts for a message; zeroed: none. */
+struct mst__host_names {
+    char text[MST_RELAY_NAMES_SIZE];
+    size_t shown, count;
+};
+
+void mst__host_names_add(struct mst__host_names *names, const char *name);
+
+/* Returns the text: the names, separated by commas, and how many more did not fit. Valid as long as
+ * @names. Call it once, at the end. */
+const char *mst__host_names_end(struct mst__host_names *names);
+
 /* --- the job of a relay --- */
 
-#define MST_RELAY_KEY_MAP(X)                                                \
-    X(VERSION, "muster-relay") /* 1 */                                      \
-    X(CWD, "cwd")              /* where to run */                           \
-    X(ENV, "env")              /* NAME=value; several */                    \
-    X(ARG, "arg")              /* of the agent, after `run`; several */     \
-    X(SSH, "ssh")              /* the ssh command, split at spaces */       \
-    X(MUSTER, "muster")        /* path of muster on the hosts */            \
-    X(NEEDS_ALL, "needs-all")  /* 1: the loss of one host ends the job */   \
-    X(PREEMPT, "preempt")      /* exit status of a node that was drained */ \
-    X(SELF, "self")            /* INDEX SLOTS NAME: this host */            \
-    X(HOST, "host")            /* the same for a host below; several */     \
+#define MST_RELAY_KEY_MAP(X)                                                      \
+    X(VERSION, "muster-relay") /* 2 */                                            \
+    X(CWD, "cwd")              /* where to run */                                 \
+    X(ENV, "env")              /* NAME=value; several */                          \
+    X(ARG, "arg")              /* of the agent, after `run`; several */           \
+    X(SSH, "ssh")              /* the ssh command, split at spaces */             \
+    X(MUSTER, "muster")        /* path of muster on the hosts */                  \
+    X(NEEDS_ALL, "needs-all")  /* 1: the loss of one host ends the job */         \
+    X(PREEMPT, "preempt")      /* exit status of a node that was drained */       \
+    X(GRACE, "grace-ms")       /* of the agents */                                \
+    X(HOST_MS, "host-ms")      /* how long a host may be silent */                \
+    X(WORD, "word")            /* what a relay prints to show that it is there */ \
+    X(SELF, "self")            /* INDEX SLOTS NAME: this host */                  \
+    X(HOST, "host")            /* the same for a host below; several */           \
     X(GO, "go")
+
+/* The word is random, so that no worker prints it. */
+#define MST_RELAY_WORD_SIZE 33
 
 struct mst__relay_job {
     const char *cwd; /* NULL = the current one */
@@ -69,8 +92,9 @@ struct mst__relay_job {
     size_t arguments_count;
     const char *ssh, *muster;
     bool needs_all;
-    int preempt_status;
-    bool has_self; /* an agent runs here */
+    int64_t preempt_status, grace_ms, host_ms;
+    const char *word; /* of MST_RELAY_WORD_SIZE - 1 characters */
+    bool has_self;    /* an agent runs here */
     struct mst__host self;
     struct mst__host_list below;
 };
@@ -98,7 +122,7 @@ struct mst__relay_result {
 /* The status of a host that is lost, or whose agent could not be started; ssh returns it, too. */
 #define MST_RELAY_LOST 255
 
-void mst__relay_result_add(struct mst__relay_result *result, int status, int preempt_status);
+void mst__relay_result_add(struct mst__relay_result *result, int status, int64_t preempt_status);
 
 /* The first failure; without one, 0 if any host succeeded, or else the first status. */
 int mst__relay_result_status(const struct mst__relay_result *result);

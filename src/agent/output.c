@@ -257,6 +257,11 @@ static void take_line(struct stream *stream, const struct mst__line *line)
     const struct mst__output_options *options = &stream->output->options;
     const char *const *filters =
         stream->is_stderr ? options->stderr_filters : options->stdout_filters;
+    if (options->takes_line != NULL &&
+        options->takes_line(options->takes_line_arg, stream->local_rank, stream->is_stderr,
+                            line->text)) {
+        return;
+    }
     if (stream->is_stderr) {
         remember(stream, line->text, line->is_first);
     }
@@ -377,7 +382,8 @@ static void choose(struct stream *stream)
     stream->is_redirected = is_redirected && !is_teed;
     stream->has_prefix = is_teed;
     stream->to_console = !stream->is_redirected && mst__rank_set_has(options->console_ranks, rank);
-    stream->is_raw = options->workers_count == 1 && !is_teed && !options->is_json;
+    stream->is_raw =
+        options->workers_count == 1 && !is_teed && !options->is_json && options->takes_line == NULL;
 }
 
 static int open_stream(struct stream *stream, int *ret_fd, struct mst_err *reterr)
@@ -539,6 +545,15 @@ bool mst__output_flushed(struct mst__output *output, void (*cb)(void *arg), void
     return is_flushed;
 }
 
+bool mst__output_is_full(const struct mst__output *output)
+{
+    bool is_it = false;
+    for (size_t i = 0; i < output->consoles_count; i++) {
+        is_it = is_it || mst__console_is_full(&output->consoles[i]);
+    }
+    return is_it;
+}
+
 void mst__output_drain(struct mst__output *output, int64_t timeout_ms)
 {
     int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
@@ -547,11 +562,20 @@ void mst__output_drain(struct mst__output *output, int64_t timeout_ms)
     }
 }
 
-void mst__output_say(struct mst__output *output, struct mst_bytes text)
+static void put_text(struct mst__console *console, struct mst_bytes text)
 {
-    struct mst__console *console = console_at(output, 1);
     (void)mst__console_put(console, text); /* the console counts lost bytes */
     mst__console_flush(console);
+}
+
+void mst__output_say(struct mst__output *output, struct mst_bytes text)
+{
+    put_text(console_at(output, 1), text);
+}
+
+void mst__output_print(struct mst__output *output, struct mst_bytes text)
+{
+    put_text(console_at(output, 0), text);
 }
 
 static bool is_same_file(int a, int b)

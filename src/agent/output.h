@@ -39,6 +39,10 @@ struct mst__output_options {
     const char *prefix_template;
     bool is_json;
     int stdout_fd, stderr_fd; /* of the console; the caller owns them */
+    /* Called for each line of a worker; true if it took the line, which then goes nowhere. NULL =
+     * none, and a single worker's output is copied as it comes, else in whole lines. */
+    bool (*takes_line)(void *arg, size_t local_rank, bool is_stderr, struct mst_bytes line);
+    void *takes_line_arg;
 };
 
 /* Returns 0, MST_ENOMEM, or MST_ESYS if a directory cannot be made. */
@@ -85,12 +89,18 @@ int mst__output_tail(struct mst__output *output, size_t local_rank, struct mst__
 /* Whether all lines are written to the console. If not, @cb is called once when they are. */
 bool mst__output_flushed(struct mst__output *output, void (*cb)(void *arg), void *arg);
 
+/* Whether the console accepts nothing, so that workers are not read now. */
+bool mst__output_is_full(const struct mst__output *output);
+
 /* Write pending lines to the console. Blocks, and gives up after @timeout_ms. */
 void mst__output_drain(struct mst__output *output, int64_t timeout_ms);
 
 /* Write @text, which must end with a newline, to the console's stderr after the pending lines, so
  * that messages of the agent stand between whole lines of workers. */
 void mst__output_say(struct mst__output *output, struct mst_bytes text);
+
+/* The same on the console's stdout. */
+void mst__output_print(struct mst__output *output, struct mst_bytes text);
 
 /* Close everything, and remove a temporary directory if @is_success and it is not to be kept. The
  * memory is released when the loop has closed the handles: run the loop once more. Does nothing if

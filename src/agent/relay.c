@@ -1,9 +1,18 @@
-/* agent/relay.c - one relay of the tree, on one loop. */
+/* agent/relay.c - one relay of the tree, on one loop.
+ *
+ * A relay below says the word of the job when it has its job, and again while it runs. One that is
+ * silent for longer than --host-timeout is lost: its ssh is killed. Time is counted in ticks of a
+ * timer, so that a launcher that was stopped (Ctrl-Z) does not take its own pause for theirs.
+ *
+ * Stopping has a limit, too: the grace of the workers and a little more, which grows with the tree
+ * below, so that the lowest relay that can act does. When a relay dies, the kernel kills its ssh
+ * processes and its agent, and the relays below see the end of their input. */
 #include "agent/relay.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,6 +22,7 @@
 
 #include "agent/output.h"
 #include "agent/spawn.h"
+#include "agent/terminal.h"
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/err.h"
@@ -23,6 +33,14 @@
 #define SSH_WORDS_MAX 64
 #define LINE_SIZE_MAX 64
 #define COMMAND_SIZE (2 * PATH_MAX)
+/* Ticks in the time that a host may be silent; of those, between two words, until a silence is
+ * worth a message, until the first message, and between two. */
+#define TICKS 16
+#define TICK_MS_MAX 1000
+#define WORD_TICKS 4
+#define QUIET_TICKS 8
+#define FIRST_SAY_TICKS 5
+#define SAY_TICKS 10
 
 struct relay;
 
@@ -31,9 +49,14 @@ struct child {
     struct relay *relay;
     size_t index;
     const char *name; /* name of the host */
+    size_t below;     /* hosts that it starts */
+    bool is_agent;
     bool is_running;
-    pid_t agent_pid; /* 0 = a relay */
-    uv_process_t process;
+    pid_t pid;
+    bool has_answered;
+    int64_t quiet_ms; /* since its last output */
+    bool is_killed;
+    int64_t killed_ms; /* since then */
     uv_pipe_t input;
     bool has_input;
 };
@@ -46,12 +69,21 @@ struct relay {
     size_t count, running_count;
     struct mst__relay_result result;
     bool is_stopping;
+    int64_t stopping_ms; /* since the beginning, or since it was hastened */
+    int64_t stop_limit_ms;
+    bool is_hastened;
+    int stop_signal; /* the first that a person or the relay above has sent; 0 = none */
+    bool kills_on_second;
     bool is_short; /* a needed host is missing: statuses of the others follow from that */
     uv_signal_t signals[2 * MST_SIGNALS_MAX + 1]; /* the last is SIGCHLD */
     size_t signals_count;
     uv_pipe_t control;
     bool has_control;
     struct mst__buf lines; /* unparsed input from @control */
+    uv_timer_t timer;
+    int64_t tick_ms;
+    uint64_t ticks;
+    uint64_t waiting_ticks; /* that hosts were worth a message */
     uint8_t input[4096];
 };
 
@@ -111,15 +143,15 @@ static void signal_child(struct child *child, const char *word, int number)
     if (!child->is_running) {
         return;
     }
-    if (child->agent_pid != 0) {
-        (void)kill(child->agent_pid, number); /* the pid is valid until waitpid */
+    if (child->is_agent) {
+        (void)kill(child->pid, number); /* the pid is valid until waitpid */
         return;
     }
     struct sending *sending = sending_new();
     (void)snprintf(line, sizeof line, "%s %d\n", word, number);
     if (sending == NULL || mst__buf_append(&sending->text, mst_bytes_str(line)) != 0) {
         mst__free(sending);
-        return; /* no memory: the user can send the signal again */
+        return; /* no memory: the host is given up in the end */
     }
     send_to(child, sending);
 }
@@ -131,25 +163,31 @@ static void signal_all(struct relay *relay, const char *word, int number)
     }
 }
 
-/* Everything below is told to stop: from now on, ends are no losses. */
-static void stop_all(struct relay *relay, int number)
-{
-    relay->is_stopping = true;
-    signal_all(relay, "signal", number);
-}
-
-/* Nothing stops because of this signal. */
-static void forward_all(struct relay *relay, int number)
-{
-    signal_all(relay, "forward", number);
-}
-
 /* --- ends --- */
 
 static void finish_loop(void *arg)
 {
     struct relay *relay = arg;
     uv_stop(&relay->loop);
+}
+
+/* Everything below is told to stop: from now on, ends are no losses. A repeated call changes
+ * nothing, like a repeated signal. */
+static void stop_all(struct relay *relay, int number)
+{
+    if (!relay->is_stopping) {
+        relay->is_stopping = true;
+        relay->stopping_ms = 0;
+        signal_all(relay, "signal", number);
+    }
+}
+
+/* Kill the agent, or ssh and what else leads to the host; the relay there sees the end of its input
+ * and stops. */
+static void kill_child(struct child *child)
+{
+    child->is_killed = true;
+    (void)kill(child->is_agent ? child->pid : -child->pid, SIGKILL); /* it leads its session */
 }
 
 static void close_input(struct child *child)
@@ -168,7 +206,7 @@ static void child_ended(struct child *child, int status, int number)
     relay->running_count--;
     mst__output_finish_worker(relay->output, child->index);
     close_input(child);
-    if (is_lost && !relay->is_stopping) {
+    if (is_lost && !relay->is_stopping && !child->is_killed) {
         say(relay, "muster: host %s is lost: %s %d", child->name,
             number != 0 ? "ended by signal" : "status", number != 0 ? number : status);
     }
@@ -183,36 +221,183 @@ static void child_ended(struct child *child, int status, int number)
     }
 }
 
-static void on_relay_exit(uv_process_t *process, int64_t status, int number)
+static void reap(struct relay *relay)
 {
-    struct child *child = process->data;
-    uv_close((uv_handle_t *)process, NULL);
-    child_ended(child, (int)status, number);
-}
-
-/* --- signals and control --- */
-
-static void on_signal(uv_signal_t *handle, int number)
-{
-    struct relay *relay = handle->data;
-    if (number != SIGCHLD) {
-        stop_all(relay, number);
-        return;
-    }
     for (size_t i = 0; i < relay->count; i++) {
         struct child *child = &relay->children[i];
         int status = 0;
-        if (child->is_running && child->agent_pid != 0 &&
-            waitpid(child->agent_pid, &status, WNOHANG) == child->agent_pid) {
+        if (child->is_running && waitpid(child->pid, &status, WNOHANG) == child->pid) {
             child_ended(child, WIFEXITED(status) ? WEXITSTATUS(status) : 0,
                         WIFSIGNALED(status) ? WTERMSIG(status) : 0);
         }
     }
 }
 
+/* --- time --- */
+
+static bool is_quiet(const struct child *child)
+{
+    return !child->is_agent &&
+           (!child->has_answered || child->quiet_ms >= QUIET_TICKS * child->relay->tick_ms);
+}
+
+/* A host that has never answered has no workers that need a grace. */
+static int64_t stop_limit_ms(const struct child *child)
+{
+    bool has_workers = child->is_agent || child->has_answered;
+    return has_workers ? child->relay->stop_limit_ms : MST_RELAY_END_MS;
+}
+
+/* End the agents' grace. Hosts that may not hear it are not waited for; after a third signal, no
+ * host is. */
+static void hasten_all(struct relay *relay, int number)
+{
+    bool is_third = relay->is_hastened;
+    relay->is_stopping = relay->is_hastened = true;
+    relay->stopping_ms = 0;
+    relay->stop_limit_ms -= is_third ? 0 : relay->job->grace_ms;
+    for (size_t i = 0; i < relay->count; i++) {
+        struct child *child = &relay->children[i];
+        if (child->is_running && (is_third || is_quiet(child))) {
+            kill_child(child);
+        } else {
+            signal_child(child, "hasten", number);
+        }
+    }
+}
+
+static void check_child(struct child *child)
+{
+    struct relay *relay = child->relay;
+    char below[40] = "";
+    if (child->below > 0) {
+        (void)snprintf(below, sizeof below, " (and %zu below it)", child->below);
+    }
+    if (child->is_killed) {
+        child->killed_ms += relay->tick_ms;
+        if (child->killed_ms >= MST_RELAY_KILL_MS) {
+            child_ended(child, MST_RELAY_LOST, 0);
+        }
+    } else if (relay->is_stopping && relay->stopping_ms >= stop_limit_ms(child)) {
+        say(relay, "muster: host %s%s: not stopped in %" PRId64 " s, given up", child->name, below,
+            relay->stopping_ms / 1000);
+        kill_child(child);
+    } else if (!child->is_agent && child->quiet_ms >= relay->job->host_ms) {
+        say(relay, "muster: host %s%s is lost: %s for %g s (--host-timeout)", child->name, below,
+            child->has_answered ? "silent" : "muster has not started there",
+            (double)relay->job->host_ms / 1000);
+        kill_child(child);
+    }
+}
+
+/* Name the hosts that are waited for. */
+static void say_waiting(struct relay *relay)
+{
+    struct mst__host_names names = {0};
+    for (size_t i = 0; i < relay->count; i++) {
+        const struct child *child = &relay->children[i];
+        if (child->is_running && !child->is_agent && (relay->is_stopping || is_quiet(child))) {
+            mst__host_names_add(&names, child->name);
+        }
+    }
+    relay->waiting_ticks = names.count == 0 ? 0 : relay->waiting_ticks + 1;
+    if (relay->waiting_ticks % SAY_TICKS == FIRST_SAY_TICKS) {
+        const char *text = mst__host_names_end(&names);
+        say(relay, "muster: waiting for %zu of %zu hosts to %s: %s", names.count,
+            relay->count - (relay->job->has_self ? 1 : 0), relay->is_stopping ? "end" : "answer",
+            text);
+    }
+}
+
+/* Tell the relay above that this one is there. */
+static void say_word(struct relay *relay)
+{
+    char line[MST_RELAY_WORD_SIZE + 1];
+    if (relay->job->has_self && !mst__output_is_full(relay->output)) {
+        (void)snprintf(line, sizeof line, "%s\n", relay->job->word);
+        mst__output_print(relay->output, mst_bytes_str(line));
+    }
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct relay *relay = timer->data;
+    bool reads = !mst__output_is_full(relay->output);
+    relay->stopping_ms += relay->tick_ms;
+    relay->ticks++;
+    if (relay->ticks % WORD_TICKS == 0) {
+        say_word(relay);
+    }
+    for (size_t i = 0; i < relay->count; i++) {
+        struct child *child = &relay->children[i];
+        if (child->is_running) {
+            child->quiet_ms += reads ? relay->tick_ms : 0; /* else the silence is ours */
+            check_child(child);
+        }
+    }
+    say_waiting(relay);
+}
+
+static bool is_word(const struct relay *relay, struct mst_bytes line)
+{
+    size_t size = MST_RELAY_WORD_SIZE - 1;
+    return line.size >= size && memcmp(line.data + line.size - size, relay->job->word, size) == 0;
+}
+
+/* The option takes_line of the output. The word may follow the rest of a line that the host's shell
+ * has printed. What a host prints before the word is not the job's output: it goes to stderr. */
+static bool take_line(void *arg, size_t index, bool is_stderr, struct mst_bytes line)
+{
+    struct relay *relay = arg;
+    struct child *child = &relay->children[index];
+    child->quiet_ms = 0;
+    if (child->is_agent || is_stderr) {
+        return false;
+    }
+    if (is_word(relay, line)) {
+        child->has_answered = true;
+        return true;
+    }
+    if (!child->has_answered) {
+        say(relay, "%.*s", (int)line.size, (const char *)line.data);
+        return true;
+    }
+    return false;
+}
+
+/* --- signals and control --- */
+
+/* A stop signal. Schedulers repeat theirs, so only some of the later ones hasten. */
+static void take_stop(struct relay *relay, int number, bool hastens)
+{
+    if (hastens && relay->stop_signal != 0) {
+        hasten_all(relay, number);
+        return;
+    }
+    relay->stop_signal = relay->stop_signal == 0 ? number : relay->stop_signal;
+    stop_all(relay, number);
+    if (relay->running_count == 0) {
+        uv_stop(&relay->loop); /* only a console that accepts nothing was waited for */
+    }
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+    struct relay *relay = handle->data;
+    take_stop(relay, number,
+              relay->kills_on_second || (number == SIGINT && mst__terminal_is_ours()));
+}
+
+static void on_child(uv_signal_t *handle, int number)
+{
+    (void)number; /* SIGCHLD */
+    reap(handle->data);
+}
+
+/* Nothing stops because of this signal. */
 static void on_forward(uv_signal_t *handle, int number)
 {
-    forward_all(handle->data, number);
+    signal_all(handle->data, "forward", number);
 }
 
 /* If the line @text is @word and the number of a signal, returns that, else 0. */
@@ -227,8 +412,8 @@ static int signal_in(struct mst_bytes text, const char *word)
     return is_it ? (int)number : 0;
 }
 
-/* Execute whole lines: `signal N`, `forward N`. Other lines come from a later version and are
- * skipped. */
+/* Execute whole lines: `signal N`, `hasten N`, `forward N`. Other lines come from a later version
+ * and are skipped. */
 static void take_lines(struct relay *relay)
 {
     for (;;) {
@@ -240,11 +425,14 @@ static void take_lines(struct relay *relay)
         size_t size = (size_t)(end - text.data);
         struct mst_bytes line = mst_bytes_of(text.data, size);
         int stops = signal_in(line, "signal");
+        int hastens = signal_in(line, "hasten");
         int forwards = signal_in(line, "forward");
         if (stops != 0) {
-            stop_all(relay, stops);
+            take_stop(relay, stops, false);
+        } else if (hastens != 0) {
+            take_stop(relay, hastens, true);
         } else if (forwards != 0) {
-            forward_all(relay, forwards);
+            signal_all(relay, "forward", forwards);
         }
         mst__buf_consume(&relay->lines, size + 1);
     }
@@ -289,6 +477,8 @@ static int make_output(struct relay *relay, struct mst_err *reterr)
         .prefix_template = "",
         .stdout_fd = STDOUT_FILENO,
         .stderr_fd = STDERR_FILENO,
+        .takes_line = take_line,
+        .takes_line_arg = relay,
     };
     return mst__output_new(&relay->loop, &options, &relay->output, reterr);
 }
@@ -299,7 +489,7 @@ static int start_agent(struct child *child, const int fds[2], struct mst_err *re
     const struct mst__host *self = &job->self;
     char rank[40];
     char slots[60];
-    char **argv = mst__calloc(job->arguments_count + 6, sizeof *argv);
+    char **argv = mst__calloc(job->arguments_count + 7, sizeof *argv);
     if (argv == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "agent");
     }
@@ -309,6 +499,7 @@ static int start_agent(struct child *child, const int fds[2], struct mst_err *re
     argv[at++] = (char *)job->muster;
     argv[at++] = (char *)"run";
     argv[at++] = rank;
+    argv[at++] = (char *)"--kill-on-second"; /* this process passes on none that should not */
     bool has_slots = self->slots == 0;
     for (size_t i = 0; i < job->arguments_count; i++) {
         if (!has_slots && strcmp(job->arguments[i], "--") == 0) {
@@ -322,21 +513,46 @@ static int start_agent(struct child *child, const int fds[2], struct mst_err *re
                                             .input_fd = -1,
                                             .output_fd = fds[0],
                                             .error_fd = fds[1]};
-    int rv = mst__spawn_worker(&spawn, &child->agent_pid, reterr);
+    int rv = mst__spawn_worker(&spawn, &child->pid, reterr);
     mst__free(argv);
     return rv;
 }
 
-/* Start a relay: the words of the ssh command, the host, and one text for the shell there. */
-static int start_relay(struct child *child,
-                       const struct mst__host *host,
-                       const int fds[2],
-                       struct mst_err *reterr)
+/* Whether @program is ssh itself, and not a script that has other options. */
+static bool is_ssh(const char *program)
+{
+    const char *slash = strrchr(program, '/');
+    return strcmp(slash == NULL ? program : slash + 1, "ssh") == 0;
+}
+
+/* Make a pipe to the standard input of @child. @ret_fd becomes its descriptor 0. */
+static int open_input(struct child *child, int *ret_fd, struct mst_err *reterr)
+{
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0) {
+        return mst__fail(reterr, MST_ESYS, errno, "pipe to host %.60s", child->name);
+    }
+    int rv = uv_pipe_init(&child->relay->loop, &child->input, 0);
+    MST_ASSERT(rv == 0);
+    child->has_input = true;
+    rv = uv_pipe_open(&child->input, fds[1]);
+    if (rv != 0) {
+        (void)close(fds[0]);
+        (void)close(fds[1]);
+        return mst__fail(reterr, MST_ESYS, -rv, "pipe to host %.60s", child->name);
+    }
+    *ret_fd = fds[0];
+    return 0;
+}
+
+/* Start a relay: the words of the ssh command, the host, and one text for the shell there. It has a
+ * session of its own, because this process passes on the terminal's signals. */
+static int start_relay(struct child *child, const int fds[2], struct mst_err *reterr)
 {
     struct relay *relay = child->relay;
     char words[1024];
     char command[COMMAND_SIZE];
-    char *argv[SSH_WORDS_MAX + 3];
+    char *argv[SSH_WORDS_MAX + 5];
     size_t count = 0;
     (void)snprintf(words, sizeof words, "%s", relay->job->ssh);
     for (char *at = words + strspn(words, " "); *at != '\0' && count < SSH_WORDS_MAX;) {
@@ -346,34 +562,29 @@ static int start_relay(struct child *child,
             *at++ = '\0';
         }
     }
+    if (count > 0 && is_ssh(argv[0])) {
+        argv[count++] = (char *)"-oBatchMode=yes"; /* a question would have nobody to answer it */
+    }
     (void)snprintf(command, sizeof command, "exec '%s' run --relay", relay->job->muster);
-    argv[count++] = (char *)host->name;
+    argv[count++] = (char *)child->name;
     argv[count++] = command;
     argv[count] = NULL;
-    int rv = uv_pipe_init(&relay->loop, &child->input, 0);
-    MST_ASSERT(rv == 0);
-    child->has_input = true;
-    uv_stdio_container_t stdio[3] = {
-        {.flags = UV_CREATE_PIPE | UV_READABLE_PIPE, .data.stream = (uv_stream_t *)&child->input},
-        {.flags = UV_INHERIT_FD, .data.fd = fds[0]},
-        {.flags = UV_INHERIT_FD, .data.fd = fds[1]},
-    };
-    const uv_process_options_t options = {
-        .exit_cb = on_relay_exit,
-        .file = argv[0],
-        .args = argv,
-        .flags = UV_PROCESS_DETACHED, /* a session: this process passes on the terminal's signals */
-        .stdio_count = 3,
-        .stdio = stdio,
-    };
-    child->process.data = child;
-    rv = uv_spawn(&relay->loop, &child->process, &options);
+    int input_fd = -1;
+    int rv = open_input(child, &input_fd, reterr);
     if (rv != 0) {
-        uv_close((uv_handle_t *)&child->process, NULL);
-        return mst__fail(reterr, MST_ESYS, -rv, "start '%.100s' for host %.60s", argv[0],
-                         host->name);
+        return rv;
     }
-    return 0;
+    struct mst_err err;
+    const struct mst__spawn_worker spawn = {.argv = argv,
+                                            .environment = environ,
+                                            .input_fd = input_fd,
+                                            .output_fd = fds[0],
+                                            .error_fd = fds[1]};
+    rv = mst__spawn_worker(&spawn, &child->pid, &err);
+    (void)close(input_fd); /* the child has a copy */
+    return rv == 0 ? 0
+                   : mst__fail(reterr, MST_ESYS, err.sys, "start '%.100s' for host %.60s", argv[0],
+                               child->name);
 }
 
 static int send_job(struct child *child, size_t position, struct mst_err *reterr)
@@ -408,12 +619,16 @@ static int start_child(struct relay *relay, size_t index, struct mst_err *reterr
         MST_ASSERT(is_there);
         host = &job->below.hosts[first];
     }
-    *child = (struct child){.relay = relay, .index = index, .name = host->name};
+    *child = (struct child){.relay = relay,
+                            .index = index,
+                            .name = host->name,
+                            .below = is_agent ? 0 : below,
+                            .is_agent = is_agent};
     child->input.data = child;
     int rv = mst__output_open_worker(relay->output, index, fds, reterr);
     rv = rv != 0    ? rv
          : is_agent ? start_agent(child, fds, reterr)
-                    : start_relay(child, host, fds, reterr);
+                    : start_relay(child, fds, reterr);
     for (size_t i = 0; i < 2; i++) {
         if (fds[i] >= 0) {
             (void)close(fds[i]); /* the child has copies */
@@ -443,7 +658,21 @@ static void catch_signals(struct relay *relay, const struct mst__relay_signals *
     for (size_t i = 0; i < signals->forward.count; i++) {
         catch_signal(relay, on_forward, signals->forward.numbers[i]);
     }
-    catch_signal(relay, on_signal, SIGCHLD);
+    catch_signal(relay, on_child, SIGCHLD);
+}
+
+static void start_timer(struct relay *relay)
+{
+    relay->tick_ms = relay->job->host_ms / TICKS;
+    relay->tick_ms = relay->tick_ms < TICK_MS_MAX ? relay->tick_ms : TICK_MS_MAX;
+    relay->stop_limit_ms =
+        relay->job->grace_ms +
+        MST_RELAY_END_MS * (2 + (int64_t)mst__hosts_levels(relay->job->below.count));
+    relay->timer.data = relay;
+    int rv = uv_timer_init(&relay->loop, &relay->timer);
+    MST_ASSERT(rv == 0);
+    rv = uv_timer_start(&relay->timer, on_tick, (uint64_t)relay->tick_ms, (uint64_t)relay->tick_ms);
+    MST_ASSERT(rv == 0);
 }
 
 static void listen_above(struct relay *relay, int control_fd, struct mst_bytes pending)
@@ -472,8 +701,10 @@ static void close_all(struct relay *relay)
     if (relay->has_control) {
         uv_close((uv_handle_t *)&relay->control, NULL);
     }
+    uv_close((uv_handle_t *)&relay->timer, NULL);
     mst__output_free(relay->output, true);
-    (void)uv_run(&relay->loop, UV_RUN_DEFAULT);
+    while (uv_run(&relay->loop, UV_RUN_DEFAULT) != 0) { /* again, if it was told to stop */
+    }
     int rv = uv_loop_close(&relay->loop);
     MST_ASSERT(rv == 0);
     mst__buf_close(&relay->lines);
@@ -488,7 +719,9 @@ int mst__relay_run(const struct mst__relay_job *job,
 {
     size_t below =
         job->below.count < MST_HOSTS_CHILDREN_MAX ? job->below.count : MST_HOSTS_CHILDREN_MAX;
-    struct relay relay = {.job = job, .count = below + (job->has_self ? 1 : 0)};
+    struct relay relay = {.job = job,
+                          .count = below + (job->has_self ? 1 : 0),
+                          .kills_on_second = signals->kills_on_second};
     mst__buf_init(&relay.lines, MST_KIB(64));
     relay.children = mst__calloc(relay.count, sizeof *relay.children);
     int rv = uv_loop_init(&relay.loop);
@@ -501,16 +734,18 @@ int mst__relay_run(const struct mst__relay_job *job,
         return MST_RELAY_LOST;
     }
     catch_signals(&relay, signals);
+    start_timer(&relay);
+    say_word(&relay);
     for (size_t i = 0; i < relay.count; i++) {
         struct mst_err err;
         if (start_child(&relay, i, &err) != 0) {
             say(&relay, "muster: %s", err.msg);
             mst__relay_result_add(&relay.result, MST_RELAY_LOST, job->preempt_status);
             mst__output_finish_worker(relay.output, i);
-            relay.is_stopping = relay.is_short = relay.is_short || job->needs_all;
+            relay.is_short = relay.is_short || job->needs_all;
         }
     }
-    if (relay.is_stopping) {
+    if (relay.is_short) {
         stop_all(&relay, SIGTERM);
     }
     if (control_fd >= 0) {
@@ -520,6 +755,9 @@ int mst__relay_run(const struct mst__relay_job *job,
         (void)uv_run(&relay.loop, UV_RUN_DEFAULT);
     }
     int status = mst__relay_result_status(&relay.result);
+    if (status == MST_RELAY_LOST && relay.stop_signal != 0) {
+        status = 128 + relay.stop_signal;
+    }
     mst__output_drain(relay.output, MST_LOG_FLUSH_MAX_MS);
     close_all(&relay);
     return status;
@@ -535,6 +773,7 @@ static bool has_end(struct mst_bytes input, size_t size)
 }
 
 int mst__relay_receive(int fd,
+                       int timeout_ms,
                        struct mst__arena *arena,
                        struct mst__buf *input,
                        struct mst__relay_job *ret_job,
@@ -544,6 +783,11 @@ int mst__relay_receive(int fd,
     *ret_size = 0;
     for (;;) {
         int rv = 0;
+        struct pollfd ready = {.fd = fd, .events = POLLIN};
+        if (poll(&ready, 1, timeout_ms) == 0) {
+            return mst__fail(reterr, MST_ETIMEOUT, 0, "no job for a relay in %d s",
+                             timeout_ms / 1000);
+        }
         uint8_t *room = mst__buf_reserve(input, MST_KIB(64), &rv);
         ssize_t size = room == NULL ? 0 : read(fd, room, MST_KIB(64));
         if (room == NULL) {

@@ -14,9 +14,11 @@
 /* The signals to pass on: those that stop the agents, and those that do not. */
 struct mst__relay_signals {
     struct mst__signal_list stop, forward;
+    bool kills_on_second; /* any second signal ends the grace, not only Ctrl-C at a terminal */
 };
 
-/* Run @job to its end, and pass @signals on. If @control_fd >= 0, the lines after the job's message
+/* Run @job to its end, and pass @signals on. The processes that it starts die with the calling
+ * thread. If @control_fd >= 0, the lines after the job's message
  * are read from it; @pending was read already. Returns the exit status, or MST_RELAY_LOST with
  * @reterr if the job could not start. */
 int mst__relay_run(const struct mst__relay_job *job,
@@ -26,8 +28,10 @@ int mst__relay_run(const struct mst__relay_job *job,
                    struct mst_err *reterr);
 
 /* Read a job's message from @fd into @input. *ret_size is its size; lines may follow it. Returns 0,
- * MST_EINVAL, MST_ESYS, MST_ENOMEM, or MST_ECONN if the stream ends. */
+ * MST_EINVAL, MST_ESYS, MST_ENOMEM, MST_ECONN if the stream ends, or MST_ETIMEOUT if nothing comes
+ * for @timeout_ms. */
 int mst__relay_receive(int fd,
+                       int timeout_ms,
                        struct mst__arena *arena,
                        struct mst__buf *input,
                        struct mst__relay_job *ret_job,

@@ -1,30 +1,18 @@
 /* agent/run_signals.c - signals that the agent receives. */
-#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "agent/run_self.h"
+#include "agent/terminal.h"
 #include "base/err.h"
-
-/* Whether Ctrl-C at a terminal reaches this process: it is in the foreground of its terminal.
- * Schedulers start agents without one. */
-static bool is_at_terminal(void)
-{
-    int fd = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
-    if (fd < 0) {
-        return false;
-    }
-    bool is_foreground = tcgetpgrp(fd) == getpgrp();
-    (void)close(fd); /* it was only asked */
-    return is_foreground;
-}
 
 static void on_signal(uv_signal_t *handle, int number)
 {
     struct mst__run *run = handle->data;
     if (run->has_agent && !run->is_ended) {
-        bool hastens = run->settings->kills_on_second || (number == SIGINT && is_at_terminal());
+        bool hastens =
+            run->settings->kills_on_second || (number == SIGINT && mst__terminal_is_ours());
         mst__run_say(run, "muster: %s", strsignal(number));
         mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_SIGNAL,
                                                      .signal = (uint32_t)number,

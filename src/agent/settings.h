@@ -167,6 +167,8 @@ enum mst__setting_kind {
       "How to start agents on --hosts or on the nodes of the scheduler: ssh or srun.")             \
     X(SSH, "ssh", TEXT, "COMMAND", "ssh", NULL,                                                    \
       "Command for --launch ssh. Its arguments are a host and a command line.")                    \
+    X(HOST_TIMEOUT, "host-timeout", TEXT, "TIME", "60s", NULL,                                     \
+      "Longest time for such a host to start muster, and later to be silent. It is lost then.")    \
     X(REMOTE_MUSTER, "remote-muster", TEXT, "PATH", NULL, NULL,                                    \
       "Path of muster on these hosts. Default: same as here.")                                     \
     X(LOG_LEVEL, "log-level", TEXT, "LEVEL", "warn", NULL,                                         \
@@ -293,6 +295,7 @@ struct mst__run_settings {
     const char *log_level;
     const char *hosts, *hostfile; /* NULL = none */
     const char *ssh;
+    int64_t host_ms; /* --host-timeout */
 
     int stop_signal;
     int notice_signal; /* 0 = none */

@@ -754,6 +754,11 @@ static int read_hosts(struct mst__run_settings *settings, struct mst_err *reterr
     rv = rv == 0
              ? read_duration(value_of(settings, MST_SETTING_LINGER), &settings->linger_ms, reterr)
              : rv;
+    const struct mst__setting_value *host = value_of(settings, MST_SETTING_HOST_TIMEOUT);
+    rv = rv == 0 ? read_duration(host, &settings->host_ms, reterr) : rv;
+    if (rv == 0 && settings->host_ms < MST_RELAY_HOST_MS_MIN) {
+        rv = wrong(host, "a duration from 100ms on", reterr);
+    }
     if (rv == 0 && is_on(settings, MST_SETTING_LAUNCH)) {
         rv = read_word(value_of(settings, MST_SETTING_LAUNCH), launches, &index, reterr);
         settings->launch = index == 0 ? MST_LAUNCH_SSH : MST_LAUNCH_SRUN;

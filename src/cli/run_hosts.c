@@ -14,6 +14,7 @@
 
 #include "agent/relay.h"
 #include "agent/run.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
@@ -114,6 +115,7 @@ static bool is_passed(enum mst__setting setting)
         case MST_SETTING_LAUNCH:
         case MST_SETTING_SSH:
         case MST_SETTING_REMOTE_MUSTER:
+        case MST_SETTING_HOST_TIMEOUT:
         case MST_SETTING_NNODES:
         case MST_SETTING_RDZV_ENDPOINT:
         case MST_SETTING_RDZV_ID:
@@ -312,9 +314,16 @@ int mst__cli_run_hosts(const struct mst__run_settings *settings)
     struct mst__arena arena = {0};
     struct mst__host_list hosts = {0};
     struct words words = {.arena = &arena};
-    struct mst__relay_job job = {.ssh = settings->ssh, .preempt_status = settings->preempt_status};
+    char word[MST_RELAY_WORD_SIZE];
+    struct mst__relay_job job = {.ssh = settings->ssh,
+                                 .preempt_status = settings->preempt_status,
+                                 .grace_ms = settings->grace_ms,
+                                 .host_ms = settings->host_ms,
+                                 .word = word};
     struct mst_err err = {0};
     char cwd[PATH_MAX];
+    (void)snprintf(word, sizeof word, "%016" PRIx64 "%016" PRIx64, mst__clock_random_u64(),
+                   mst__clock_random_u64());
     const char *remote = settings->values[MST_SETTING_REMOTE_MUSTER].text;
     job.muster = remote != NULL ? remote : own_path(&arena);
     int rv = find_hosts(settings, &arena, &hosts, &err);
@@ -337,7 +346,8 @@ int mst__cli_run_hosts(const struct mst__run_settings *settings)
         job.below = hosts;
         job.needs_all = !has_nodes || settings->nodes_min == (int64_t)hosts.count;
         const struct mst__relay_signals signals = {.stop = settings->stop_signals,
-                                                   .forward = settings->forward_signals};
+                                                   .forward = settings->forward_signals,
+                                                   .kills_on_second = settings->kills_on_second};
         err.code = 0;
         exit_code = mst__relay_run(&job, &signals, -1, mst_bytes_of("", 0), &err);
         if (exit_code == MST_RELAY_LOST) {
@@ -397,7 +407,8 @@ int mst__cli_run_relay(void)
     mst__buf_init(&input, MST_RELAY_JOB_SIZE_MAX);
     int control = move_input();
     int rv = control < 0 ? mst__fail(&err, MST_ESYS, errno, "standard input of a relay")
-                         : mst__relay_receive(control, &arena, &input, &job, &size, &err);
+                         : mst__relay_receive(control, MST_RELAY_JOB_WAIT_MS, &arena, &input, &job,
+                                              &size, &err);
     rv = rv == 0 ? take_over(&job, &err) : rv;
     if (rv == 0) {
         mst__buf_consume(&input, size);

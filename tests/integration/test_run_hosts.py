@@ -1,11 +1,15 @@
 """`muster run --hosts`: agents on other hosts, with substitutes for ssh and srun."""
 
+import contextlib
+import fcntl
 import os
+import pty
 import shutil
 import signal
 import stat
 import subprocess
 import tempfile
+import termios
 import time
 import unittest
 
@@ -18,9 +22,20 @@ CONNECT = 5
 CALM = (f"keep_alive_interval=1,keep_alive_max_attempt={int(harness.DEADLINE_S)},"
         f"last_call_timeout=100ms,join_timeout={int(harness.DEADLINE_S)}")
 
-# ssh HOST COMMAND. Hosts whose names begin with `bad` cannot be reached.
+# ssh [-oOPTION] HOST COMMAND. The beginning of a host's name tells what is wrong with it. Writes
+# the processes of hosts that hang.
 SSH = """#!/bin/sh
-case $1 in bad*) echo "ssh: connect to host $1" >&2; exit 255 ;; esac
+case $1 in -o*) option=$1; shift ;; esac
+case $1 in
+    bad*) echo "ssh: connect to host $1" >&2; exit 255 ;;
+    asks*)
+        [ "$option" = -oBatchMode=yes ] || exec sleep 1000
+        echo "$1: Permission denied (publickey,password)." >&2; exit 255 ;;
+    hangs*) echo $$ >> "$SSH_LOG.pids"; exec sleep 1000 ;;
+    script*) sleep 1000 & echo $! >> "$SSH_LOG.pids"; wait ;;
+    noisy*) echo "Welcome to $1"; printf "no end of line" ;;
+    stops*) echo $$ >> "$SSH_LOG.pids" ;;
+esac
 FAKE_HOST=$1
 export FAKE_HOST
 echo "$1" >> "$SSH_LOG"
@@ -58,6 +73,20 @@ exit $status
 """
 
 
+def is_running(pid):
+    """Whether the process is there, and not only its exit status."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def kill(pid):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
 class Hosts(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -78,14 +107,15 @@ class Hosts(unittest.TestCase):
         cls.server.__exit__(None, None, None)
         shutil.rmtree(cls.directory, ignore_errors=True)
 
-    def start(self, hosts, script, *options, env=None):
+    def start(self, hosts, script, *options, env=None, **more):
         self.log = os.path.join(self.directory, self.id())
         process = subprocess.Popen(
             [harness.MUSTER, "run", *hosts, "--ssh", self.ssh, "--rdzv-endpoint",
              f"127.0.0.1:{self.server.port}", "--rdzv-id", self.id(), "--rdzv-conf", CALM,
              *options, "--", "sh", "-c", script],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            cwd=self.directory, env={**os.environ, "SSH_LOG": self.log, **(env or {})})
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            cwd=self.directory, env={**os.environ, "SSH_LOG": self.log, **(env or {})},
+            **{"stdin": subprocess.DEVNULL, **more})
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.stderr.close)
         self.addCleanup(process.wait)
@@ -174,6 +204,152 @@ class Hosts(unittest.TestCase):
         while any(os.path.exists(f"/proc/{pid}") for pid in pids):
             self.assertLess(time.monotonic(), deadline, "workers are left behind")
             time.sleep(0.02)
+
+    # --- hosts that hang ---
+
+    def hung_pids(self, count):
+        """The processes of @count hosts that hang, when they are there."""
+        path = self.log + ".pids"
+
+        def read():
+            if not os.path.exists(path):
+                return None
+            with open(path, encoding="utf-8") as file:
+                pids = file.read().splitlines()
+            return [int(pid) for pid in pids] if len(pids) == count else None
+
+        pids = harness.wait_until(read, "hosts that hang")
+        for pid in pids:
+            self.addCleanup(kill, pid)
+        return pids
+
+    def assert_gone(self, pids):
+        harness.wait_until(lambda: not any(is_running(pid) for pid in pids), "the end of ssh")
+
+    def test_host_that_never_starts(self):
+        """It is named, and then it is lost like one that cannot be reached."""
+        status, out, err = self.run_hosts(["--hosts", "a,hangs,b", "--host-timeout", "5s"],
+                                          'echo "of $WORLD_SIZE"', "--nnodes", "2:3")
+        self.assertEqual(status, 0, err)
+        self.assertEqual(out, "of 2\nof 2\n")
+        self.assertIn("muster: waiting for 1 of 3 hosts to answer: hangs\n", err)
+        self.assertIn("muster: host hangs is lost: muster has not started there for 5 s "
+                      "(--host-timeout)\n", err)
+        self.assert_gone(self.hung_pids(1))
+        status, _, err = self.run_hosts(["--hosts", "script", "--host-timeout", "1s"], "true")
+        self.assertEqual(status, CONNECT, err)
+        self.assert_gone(self.hung_pids(2))
+
+    def test_host_that_stops(self):
+        """The loss of a host that falls silent ends the job, or the others go on."""
+        for nodes, status in (("2", CONNECT), ("1:2", 0)):
+            with self.subTest(nodes=nodes):
+                go = os.path.join(self.directory, self.id() + nodes)
+                process = self.start(
+                    ["--hosts", "a,stops", "--host-timeout", "5s"],
+                    f'echo at $FAKE_HOST; until [ -e {go} ]; do sleep 0.02; done', "--nnodes",
+                    nodes, "--rdzv-id", go)
+                while process.stdout.readline() != "at stops\n":
+                    self.assertIsNone(process.poll())
+                pids = self.hung_pids(1)
+                os.kill(pids[0], signal.SIGSTOP)
+                lines = []
+                while "is lost" not in "".join(lines):
+                    lines.append(process.stderr.readline())
+                    self.assertTrue(lines[-1], lines)
+                self.assertEqual(
+                    [line for line in lines if "host stops" in line],
+                    ["muster: host stops is lost: silent for 5 s (--host-timeout)\n"])
+                self.assert_gone(pids)
+                os.mkdir(go)
+                _, err = process.communicate(timeout=harness.DEADLINE_S)
+                self.assertEqual(process.returncode, status, err)
+                os.remove(self.log + ".pids")
+
+    def test_stopping_with_a_host_that_hangs(self):
+        """A host that has no workers yet gets no grace; one that has them gets it."""
+        process = self.start(["--hosts", "a,hangs,script"],
+                             "trap 'sleep 1; echo saved; exit' TERM; echo up; "
+                             "while :; do sleep 0.02; done", "--nnodes", "1:3", "--grace", "1h")
+        self.assertEqual(process.stdout.readline(), "up\n")
+        pids = self.hung_pids(2)
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=harness.DEADLINE_S)
+        self.assertEqual((process.returncode, out), (128 + signal.SIGTERM, "saved\n"), err)
+        self.assertIn("muster: host hangs: not stopped in 5 s, given up\n", err)
+        self.assert_gone(pids)
+        process = self.start(["--hosts", "hangs"], "true")
+        self.hung_pids(3)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=harness.DEADLINE_S)
+        self.assertEqual(process.returncode, 128 + signal.SIGINT, err)
+
+    def test_killed_launcher_leaves_no_ssh(self):
+        process = self.start(["--hosts", "hangs1,hangs2"], "true")
+        pids = self.hung_pids(2)
+        process.kill()
+        process.wait()
+        self.assert_gone(pids)
+
+    def test_second_signal(self):
+        """With --kill-on-second it ends the grace, and hosts that hang are killed at once."""
+        process = self.start(["--hosts", "a,hangs"], 'trap "" TERM; echo up; '
+                             "while :; do sleep 0.02; done", "--nnodes", "1:2", "--grace", "1h",
+                             "--kill-on-second")
+        self.assertEqual(process.stdout.readline(), "up\n")
+        pids = self.hung_pids(1)
+        process.send_signal(signal.SIGTERM)
+        self.assertIn("Terminated", process.stderr.readline())
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=harness.DEADLINE_S)
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM, err)
+        self.assertNotIn("not stopped in", err)
+        self.assert_gone(pids)
+
+    def test_ctrl_c(self):
+        """The second Ctrl-C at the launcher's terminal reaches the workers of all hosts."""
+        terminal, end = pty.openpty()
+        self.addCleanup(os.close, terminal)
+        process = self.start(["--hosts", "a,b"], 'trap "" INT; echo up; '
+                             "while :; do sleep 0.02; done", "--grace", "1h", stdin=end,
+                             start_new_session=True,
+                             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        os.close(end)
+        for _ in range(2):
+            self.assertEqual(process.stdout.readline(), "up\n")
+        os.write(terminal, b"\3")
+        for _ in range(2):
+            self.assertIn("Interrupt", process.stderr.readline())
+        os.write(terminal, b"\3")
+        _, err = process.communicate(timeout=harness.DEADLINE_S)
+        self.assertEqual(process.returncode, 128 + signal.SIGINT, err)
+
+    def test_agent_that_hangs(self):
+        """Its relay kills it, so that no host keeps the launcher."""
+        process = self.start(["--hosts", "a"], 'echo $PPID; exec sleep 1000', "--grace", "0")
+        keeper = int(process.stdout.readline())
+        with open(f"/proc/{keeper}/stat", encoding="utf-8") as file:
+            agent = int(file.read().rsplit(")", 1)[1].split()[1])
+        os.kill(agent, signal.SIGSTOP)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=2 * harness.DEADLINE_S)
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM, err)
+        self.assertIn("muster: host a: not stopped in 10 s, given up\n", err)
+        self.assert_gone([agent, keeper])
+
+    def test_password(self):
+        """ssh is told to ask nothing, so that it fails with a sentence."""
+        status, _, err = self.run_hosts(["--hosts", "asks"], "true")
+        self.assertEqual(status, CONNECT, err)
+        self.assertIn("asks: Permission denied (publickey,password).\n"
+                      "muster: host asks is lost: status 255\n", err)
+
+    def test_noise(self):
+        """What a host prints before muster starts there is not the job's output."""
+        status, out, err = self.run_hosts(["--hosts", "noisy"], "echo from the worker")
+        self.assertEqual((status, out), (0, "from the worker\n"), err)
+        self.assertIn("Welcome to noisy\n", err)
 
     def slurm(self, **more):
         """The environment of a batch script in an allocation of three nodes."""

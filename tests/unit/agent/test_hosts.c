@@ -1,7 +1,9 @@
 /* unit/agent/test_hosts.c - hosts of a job, their tree, and the message to each. */
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/hosts.h"
+#include "agent/relay.h"
 #include "base/limits.h"
 #include "unit/unit.h"
 
@@ -78,7 +80,36 @@ static void trees(void **state)
         for (size_t j = 0; j < cases[i].count; j++) {
             assert_int_equal(seen[j], 1);
         }
+        assert_int_equal(mst__hosts_levels(cases[i].count), cases[i].depth);
     }
+}
+
+/* A message names as many hosts as fit, and counts the others. */
+static void names(void **state)
+{
+    (void)state;
+    struct mst__host_names few = {0};
+    mst__host_names_add(&few, "a");
+    mst__host_names_add(&few, "b.x");
+    assert_string_equal(mst__host_names_end(&few), "a, b.x");
+    struct mst__host_names many = {0};
+    char name[60];
+    for (size_t i = 0; i < MST_HOSTS_MAX; i++) {
+        (void)snprintf(name, sizeof name, "host-with-a-name-of-forty-characters-%03zu", i % 1000);
+        mst__host_names_add(&many, i == 7 ? "short" : name);
+    }
+    assert_string_equal(mst__host_names_end(&many),
+                        "host-with-a-name-of-forty-characters-000, "
+                        "host-with-a-name-of-forty-characters-001, "
+                        "host-with-a-name-of-forty-characters-002, "
+                        "host-with-a-name-of-forty-characters-003, "
+                        "host-with-a-name-of-forty-characters-004 and 65531 more");
+    struct mst__host_names long_one = {0};
+    char longest[400];
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    mst__host_names_add(&long_one, longest);
+    assert_string_equal(mst__host_names_end(&long_one), "1 more");
 }
 
 static void messages(void **state)
@@ -94,6 +125,9 @@ static void messages(void **state)
         .muster = "/usr/bin/muster",
         .needs_all = true,
         .preempt_status = 75,
+        .grace_ms = 0,
+        .host_ms = 60000,
+        .word = "0123456789abcdef0123456789abcdef",
     };
     struct mst__relay_job read;
     struct mst__buf text;
@@ -123,6 +157,9 @@ static void messages(void **state)
     assert_string_equal(read.muster, "/usr/bin/muster");
     assert_true(read.needs_all);
     assert_int_equal(read.preempt_status, 75);
+    assert_int_equal(read.grace_ms, 0);
+    assert_int_equal(read.host_ms, 60000);
+    assert_string_equal(read.word, job.word);
     assert_true(read.has_self);
     assert_string_equal(read.self.name, "n1");
     assert_int_equal(read.self.slots, 8);
@@ -131,13 +168,33 @@ static void messages(void **state)
     assert_int_equal(read.below.hosts[0].index, 1);
     mst__buf_close(&text);
     static const char *const wrong[] = {
-        "hello\n",  "muster-relay 1\n2\ngo 0\n\n", "go 0\n\n", "self 3\nx y\ngo 0\n\n",
-        "cwd -1\n", "cwd 99999999999999\nx",
+        "hello\n",  "muster-relay 1\n1\ngo 0\n\n", "go 0\n\n",           "self 3\nx y\ngo 0\n\n",
+        "cwd -1\n", "cwd 99999999999999\nx",       "word 0\n\ngo 0\n\n",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         assert_int_equal(mst__relay_job_read(mst_bytes_str(wrong[i]), &arena, &read, &size, NULL),
                          MST_EINVAL);
     }
+}
+
+/* A relay does not wait for ever for a job that never comes. */
+static void receiving(void **state)
+{
+    (void)state;
+    int fds[2];
+    struct mst__buf input;
+    struct mst__relay_job job;
+    struct mst_err err;
+    size_t size = 0;
+    mst__buf_init(&input, MST_RELAY_JOB_SIZE_MAX);
+    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(write(fds[1], "cwd 1\n", 6), 6);
+    assert_int_equal(mst__relay_receive(fds[0], 20, &arena, &input, &job, &size, &err),
+                     MST_ETIMEOUT);
+    (void)close(fds[1]);
+    assert_int_equal(mst__relay_receive(fds[0], 20, &arena, &input, &job, &size, &err), MST_ECONN);
+    (void)close(fds[0]);
+    mst__buf_close(&input);
 }
 
 static int status_of(const int *statuses, size_t count)
@@ -168,9 +225,10 @@ static void statuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(lists, reset),    cmocka_unit_test_teardown(host_files, reset),
-        cmocka_unit_test_teardown(trees, reset),    cmocka_unit_test_teardown(messages, reset),
-        cmocka_unit_test_teardown(statuses, reset),
+        cmocka_unit_test_teardown(lists, reset),     cmocka_unit_test_teardown(host_files, reset),
+        cmocka_unit_test_teardown(trees, reset),     cmocka_unit_test_teardown(messages, reset),
+        cmocka_unit_test_teardown(statuses, reset),  cmocka_unit_test(names),
+        cmocka_unit_test_teardown(receiving, reset),
     };
     return MST_RUN_TESTS(tests);
 }

@@ -351,6 +351,7 @@ static void stopping(void **state)
     assert_refused(GIVEN(TEXT(SIGNALS, "SIGTERM,SIGKILL")), "'SIGKILL' is not a signal");
     assert_refused(GIVEN(TEXT(SIGNALS, "SIGFOO")), "'SIGFOO' is not a signal");
     assert_refused(GIVEN(TEXT(GRACE, "soon")), "--grace: 'soon' is not a duration");
+    assert_refused(GIVEN(TEXT(HOST_TIMEOUT, "0")), "--host-timeout: '0' is not a duration from");
 }
 
 static void programs(void **state)
