@@ -130,6 +130,7 @@ static void carry_out(struct mst__control *control, int64_t number, struct mst_b
     bool is_done = command.kind == MST_CONTROL_LOGS ? mst__control_logs_begin(control, &command)
                                                     : ask_loop(control, &command);
     if (is_done) {
+        (void)send_text(control); /* the sender sees what has changed, or it is sent again */
         reply(control, number, control->node);
     }
 }

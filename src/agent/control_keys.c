@@ -129,6 +129,8 @@ int mst__control_node_write(const struct mst__control_node *node,
     mst__json_put_number(&json, "generation", node->generation);
     mst__json_put_number(&json, "round", node->round);
     mst__json_put_number(&json, "restarts", node->restarts);
+    mst__json_put_number(&json, "nodes_min", node->nodes_min);
+    mst__json_put_bool(&json, "leaving", node->is_leaving);
     mst__json_put_text(&json, "log_dir", mst_bytes_str(node->log_dir));
     mst__json_put_number(&json, "workers_count", node->workers_count);
     mst__json_put_begin(&json, "workers", '[');
@@ -167,6 +169,8 @@ bool mst__control_node_read(struct mst_bytes text,
     ret_node->round = read_number(object, "round", 0);
     ret_node->restarts = read_number(object, "restarts", 0);
     ret_node->workers_count = read_number(object, "workers_count", 0);
+    ret_node->nodes_min = read_number(object, "nodes_min", 0);
+    ret_node->is_leaving = read_bool(object, "leaving");
     if (mst__json_read_member(object, "workers", ret_workers) &&
         !mst__json_read_begin(ret_workers)) {
         *ret_workers = mst_bytes_of("", 0);

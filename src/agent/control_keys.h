@@ -60,6 +60,8 @@ struct mst__control_worker {
 struct mst__control_node {
     char node[256], host[256], role[128], phase[32], log_dir[512];
     int64_t pid, group_rank, generation, round, restarts, workers_count;
+    int64_t nodes_min; /* of the job; 0 = not known */
+    bool is_leaving;   /* it is drained, or its time ends */
 };
 
 /* Append a node and its workers as JSON. @worker_at fills in worker @i. Returns 0, MST_ENOMEM or

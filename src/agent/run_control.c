@@ -32,6 +32,8 @@ void mst__run_publish(struct mst__run *run)
         .round = run->round.round,
         .restarts = run->agent.restarts,
         .workers_count = run->agent.generation == 0 ? 0 : run->group.count,
+        .nodes_min = settings->nodes_min,
+        .is_leaving = run->agent.drains,
     };
     (void)snprintf(node.node, sizeof node.node, "%s", mst_handler_node(run->handler));
     (void)snprintf(node.host, sizeof node.host, "%s", settings->machine.hostname);
@@ -87,6 +89,7 @@ static bool asked(void *arg, const struct mst__control_command *command)
             .kind = MST_AGENT_EVENT_DRAIN,
             .deadline_us = command->within_ms < 0 ? INT64_MAX : now_us + command->within_ms * 1000,
         });
+    mst__run_publish(run);
     return true;
 }
 

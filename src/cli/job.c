@@ -335,37 +335,111 @@ int mst__cli_restart(int argc, char **argv)
     return mst__cli_job_main(&job, &usage, &act, argc, argv);
 }
 
+struct draining {
+    struct mst__control_command command;
+    bool is_forced;
+};
+
+/* What a drain leaves of a job. Spares and other waiting nodes remain, too. */
+struct remains {
+    int64_t present, leaving; /* nodes; those that are drained already leave, too */
+    int64_t nodes_min;
+    bool has_node; /* somebody takes the command */
+};
+
+static void count_said(struct remains *remains,
+                       const struct mst__control_node *node,
+                       const char *name)
+{
+    bool is_meant = strcmp(node->node, name) == 0 || strcmp(node->host, name) == 0;
+    remains->has_node = remains->has_node || is_meant;
+    remains->leaving += is_meant || node->is_leaving ? 1 : 0;
+    remains->nodes_min =
+        node->nodes_min > remains->nodes_min ? node->nodes_min : remains->nodes_min;
+}
+
+static int count_remains(const struct mst__cli_job *job,
+                         const char *name,
+                         struct remains *ret_remains,
+                         struct mst_err *reterr)
+{
+    struct said *said = NULL;
+    size_t count = 0;
+    struct mst_status *status = NULL;
+    *ret_remains = (struct remains){0};
+    int rv = read_nodes(job, &said, &count, reterr);
+    rv = rv == 0 ? mst_status_job(job->params, job->timeout_ms, &status, reterr) : rv;
+    for (size_t i = 0; i < count && rv == 0; i++) {
+        struct mst__control_node node;
+        struct mst_bytes workers;
+        struct mst_bytes text = mst_bytes_of(said[i].text.data, said[i].text.size);
+        if (mst__control_node_read(text, &node, &workers) && !is_lost(status, node.node)) {
+            count_said(ret_remains, &node, name);
+        }
+    }
+    if (rv == 0) {
+        ret_remains->present = (int64_t)(status->node_count - status->gone_count);
+        if (status->is_cut && status->world_size > ret_remains->present) {
+            ret_remains->present = status->world_size;
+        }
+        ret_remains->nodes_min = status->nodes_min > 0 ? status->nodes_min : ret_remains->nodes_min;
+    }
+    mst_status_free(status);
+    free_nodes(said, count);
+    return rv;
+}
+
 static int drain(const struct mst__cli_job *job, const char *argument, void *arg)
 {
-    struct mst__control_command *command = arg;
-    (void)snprintf(command->node, sizeof command->node, "%s", argument);
-    return ask(job, command, "leaves the job: ");
+    struct draining *draining = arg;
+    struct remains remains;
+    struct mst_err err;
+    if (count_remains(job, argument, &remains, &err) != 0) {
+        return mst__cli_job_fail(job, &err);
+    }
+    int64_t left = remains.present - remains.leaving;
+    if (remains.has_node && left < remains.nodes_min) {
+        mst__cli_say("muster: job '%s' needs %" PRId64 " node%s and would have %" PRId64
+                     ": it would stop and wait for others%s",
+                     mst_params_run_id(job->params), remains.nodes_min,
+                     mst__text_plural((uint64_t)remains.nodes_min), left < 0 ? 0 : left,
+                     draining->is_forced ? "" : "; --force drains nevertheless");
+        if (!draining->is_forced) {
+            return MST_EXIT_FAILED;
+        }
+    }
+    (void)snprintf(draining->command.node, sizeof draining->command.node, "%s", argument);
+    return ask(job, &draining->command, "leaves the job: ");
 }
 
 int mst__cli_drain(int argc, char **argv)
 {
     struct mst__cli_job job =
         MST_CLI_JOB_DEFAULTS("muster drain", "send SIGTERM to `muster run` on that node");
-    struct mst__control_command command = {.kind = MST_CONTROL_DRAIN, .within_ms = -1};
+    struct draining draining = {.command = {.kind = MST_CONTROL_DRAIN, .within_ms = -1}};
     const struct mst__option options[] = {
         MST_CLI_JOB_OPTIONS(job),
         {"within", "DURATION",
          "How long workers have to save their work. Default: as --notice of the job says.",
-         MST_OPTION_DURATION, &command.within_ms, 0, (int64_t)366 * 86400 * 1000},
+         MST_OPTION_DURATION, &draining.command.within_ms, 0, (int64_t)366 * 86400 * 1000},
+        {"force", NULL, "Drain also if too few nodes remain, so that the job stops and waits.",
+         MST_OPTION_FLAG, &draining.is_forced, 0, 0},
     };
     const struct mst__usage usage = {
         .command = job.rdzv.command,
         .synopsis = "--rdzv-id ID [--rdzv-endpoint ENDPOINT] [options] NODE",
-        .text = "Have a node leave its job: its workers are stopped, its agent ends with the "
-                "status of --preempt-status, and the others go on without it if they are enough. "
-                "NODE is the name of a node, or of its host, as `muster ps` shows them. Exit "
-                "status: 0 under way, 2 wrong arguments, 4 no such node answers, 5 no connection.",
+        .text =
+            "Have a node leave its job: its workers are stopped, its agent ends with the "
+            "status of --preempt-status, and the others go on without it. Refused without --force "
+            "if they, spares included, are fewer than the job's minimum. NODE is the name of a "
+            "node, or of its host, as `muster ps` shows them. Exit status: 0 under way, 1 too "
+            "few nodes would remain, 2 wrong arguments, 4 no such node answers, 5 no connection.",
         .options = options,
         .options_count = sizeof options / sizeof options[0],
         .arguments_min = 1,
         .arguments_max = 1,
     };
-    const struct mst__cli_job_act act = {.fn = drain, .arg = &command};
+    const struct mst__cli_job_act act = {.fn = drain, .arg = &draining};
     return mst__cli_job_main(&job, &usage, &act, argc, argv);
 }
 

@@ -177,6 +177,49 @@ class Control(unittest.TestCase):
         self.assertEqual(leaves.wait(), PREEMPTED, leaves.stderr())
         first.until("at 0/1")
 
+    def name_of(self, agent):
+        return next(node["node"] for node in self.nodes() if node["pid"] == agent.pid)
+
+    def refuse_drain(self, agent, wants, leaves):
+        told = self.ask("drain", self.name_of(agent))
+        self.assertEqual(told.returncode, 1, told.stderr)
+        self.assertIn(f"needs {wants} nodes and would have {leaves}: it would stop and wait for "
+                      "others; --force drains nevertheless\n", told.stderr)
+
+    def test_drain_below_the_minimum(self):
+        """It is refused, without --force, unless a spare takes the place."""
+        for backend in ("muster", "c10d"):
+            with self.subTest(backend=backend):
+                self.job[3:] = [self.id() + backend, "--rdzv-backend", backend]
+                first, second, _ = self.two()
+                self.refuse_drain(second, 2, 1)
+                third = self.agent("c", nnodes="2:2")
+                harness.wait_until(
+                    lambda: json.loads(self.ask("status", "--json").stdout)["spares"], "the spare")
+                told = self.ask("drain", self.name_of(second))
+                self.assertEqual(told.returncode, 0, told.stderr)
+                self.assertEqual(second.wait(), PREEMPTED, second.stderr())
+                third.until("at ")
+                self.wait_nodes(lambda nodes: len(nodes) == 2 and all(
+                    node["phase"] == "running" for node in nodes))
+                told = self.ask("drain", "--force", self.name_of(third))
+                self.assertEqual(told.returncode, 0, told.stderr)
+                self.assertIn("it would stop and wait for others\n", told.stderr)
+                self.assertEqual(third.wait(), PREEMPTED, third.stderr())
+                first.close()
+
+    def test_drains_add_up(self):
+        """Nodes that are drained already do not remain."""
+        options = ("--notice-signal", "USR1", "--notice", "1h")
+        agents = [self.agent(name, "2:3", options=options) for name in "abc"]
+        for agent in agents:
+            agent.until("/3")
+        self.wait_nodes(lambda nodes: len(nodes) == 3 and all(
+            node["phase"] == "running" for node in nodes))
+        told = self.ask("drain", self.name_of(agents[2]))
+        self.assertEqual(told.returncode, 0, told.stderr)
+        self.refuse_drain(agents[1], 2, 1)
+
     def test_stop(self):
         first, second, _ = self.two()
         told = self.ask("stop", "--reason", "enough of it")

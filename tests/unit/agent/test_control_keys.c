@@ -67,6 +67,8 @@ static void nodes(void **state)
                                            .generation = 3,
                                            .round = 4,
                                            .restarts = 1,
+                                           .nodes_min = 6,
+                                           .is_leaving = true,
                                            .workers_count = MST_NPROC_MAX};
     struct mst__buf text;
     struct mst__control_node read;
@@ -81,6 +83,8 @@ static void nodes(void **state)
     assert_int_equal(read.group_rank, 2);
     assert_int_equal(read.generation, 3);
     assert_int_equal(read.restarts, 1);
+    assert_int_equal(read.nodes_min, 6);
+    assert_true(read.is_leaving);
     assert_int_equal(read.workers_count, MST_NPROC_MAX);
     int64_t count = 0;
     for (; mst__control_worker_next(&workers, &worker); count++) {
