@@ -253,9 +253,20 @@ MST_API int mst_store_queue_len(struct mst_store *store,
                                 int64_t *ret_count,
                                 struct mst_err *reterr);
 
-/** Wait until @size participants have reached the barrier @key. Use a key for one barrier only. On
- * a muster server, a participant whose call fails before the barrier is complete does not count. It
- * does with PyTorch's servers, in a file and under a prefix, where a barrier consists of keys. */
+/** Wait until @size participants have reached the barrier @key. After that the next @size of them
+ * can use it again. @size must be the same for all.
+ *
+ * Each call is one participant, also if several threads call at once on one handle. A call that
+ * fails leaves the barrier: it does not count, however often it is repeated, unless the barrier was
+ * complete before; then the call succeeds. Leaving takes up to a second beyond the timeout. After
+ * MST_EUNKNOWN the participant may still count, or the barrier may be complete; the next call for
+ * @key on the same handle then continues the failed one. At a muster server that next call is a new
+ * participant, because the server forgets those whose connection ends. There a participant that is
+ * killed does not count either. It does in a file, in an etcd and with servers of PyTorch and of
+ * muster 0.2, where a barrier consists of keys under @key, see docs/protocol.md.
+ *
+ * MST_ETYPE if one of these keys has another value; MST_ELIMIT if 64 failed barriers of the handle
+ * may still count it. */
 MST_API int mst_store_barrier(struct mst_store *store,
                               struct mst_bytes key,
                               int64_t size,

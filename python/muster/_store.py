@@ -228,7 +228,9 @@ class Store(Handle):
         return int(ret[0])
 
     def barrier(self, key: Key, size: int, timeout: Timeout = None) -> None:
-        """Wait until this many participants have arrived. A key serves one barrier."""
+        """Wait until this many participants have arrived. Then the barrier can be used again.
+
+        A call that fails does not count."""
         self._inside(lib.mst_store_barrier, _bytes(key), size,
                      milliseconds(timeout, self._timeout_ms))
 

@@ -323,6 +323,13 @@ static_assert(MST_MESSAGE_SIZE_MAX > 2 * MST_VALUE_SIZE_DEFAULT + MST_KEY_SIZE_D
 #define MST_AGENT_ACK_MS 50
 #define MST_AGENT_DRAIN_MS 2000
 
+/* A barrier of a store: how long a call whose time is over takes to leave it, how often a waiting
+ * participant looks whether all have come, where the store does not tell, and how many barriers of
+ * a handle may have failed without a trace of whether they count it. */
+#define MST_BARRIER_LEAVE_MS 1000
+#define MST_BARRIER_LOOK_MS 1000
+#define MST_BARRIERS_IN_DOUBT_MAX 64
+
 /* Timers of the workers of a node, far more than scopes in a program, and a line that sets one:
  * torch's lines are short enough for atomic writes to a pipe. */
 #define MST_WATCHDOG_TIMERS_MAX 4096

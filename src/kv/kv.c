@@ -542,6 +542,7 @@ static bool is_announced(const struct mst__kv *kv, struct mst_bytes key)
     }
     return mst__bytes_equal(key, mst_bytes_str(MST_KV_ANNOUNCEMENT)) ||
            mst__bytes_equal(key, mst_bytes_str(MST_KV_ANNOUNCEMENT_JOB)) ||
+           mst__bytes_equal(key, mst_bytes_str(MST_KV_ANNOUNCEMENT_BARRIER)) ||
            mst__bytes_equal(key, mst_bytes_str(MST_KV_ANNOUNCEMENT_EPOCH));
 }
 

@@ -76,6 +76,8 @@ struct mst__kv_limits {
 #define MST_KV_ANNOUNCEMENT "muster.wait_change"
 /* The same for a server that serves jobs. */
 #define MST_KV_ANNOUNCEMENT_JOB "muster.job"
+/* The same for a server whose BARRIER can be used again and forgets participants that leave. */
+#define MST_KV_ANNOUNCEMENT_BARRIER "muster.barrier"
 /* The same for a server that tells its epochs, which are those of the rounds that it has sealed:
  * it has the key, and `muster.epoch.N` for each epoch N of its own. */
 #define MST_KV_ANNOUNCEMENT_EPOCH "muster.epoch"

@@ -448,6 +448,13 @@ int mst__kv_wait_change(struct mst__kv *kv,
     return 0;
 }
 
+/* Whether the participant that makes the number of a barrier @count completes it: every @size of
+ * them do, so that a barrier can be used again. */
+static bool barrier_is_complete(int64_t count, int64_t size)
+{
+    return size <= 1 || (count > 0 && count % size == 0);
+}
+
 int mst__kv_barrier(struct mst__kv *kv,
                     struct mst__kv_client *client,
                     const struct mst__command *command,
@@ -478,7 +485,7 @@ int mst__kv_barrier(struct mst__kv *kv,
     char text[MST_NUMBER_SIZE];
     mst__kv_entry_put(kv, entry, room, mst_bytes_of(text, mst__number_format(count, text)));
     entry->made_by_barrier = entry->made_by_barrier || created;
-    if (count >= command->number) {
+    if (barrier_is_complete(count, command->number)) {
         mst__kv_wake_all(kv, entry);
         *ret_reply =
             (struct mst__reply){.kind = MST_REPLY_STATUS, .status = MST_STATUS_STOP_WAITING};

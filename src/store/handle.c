@@ -161,6 +161,7 @@ void mst_store_close(struct mst_store *store)
         (void)pthread_cond_destroy(&store->quiet_cond); /* no thread waits any more */
         (void)pthread_mutex_destroy(&store->mutex);
     }
+    mst__arrivals_free(store->arrivals);
     mst__free(store);
     if (has_storage && atomic_fetch_sub(&storage->handles, 1) == 1) {
         storage->ops->free(storage);

@@ -278,14 +278,14 @@ static int call_end(struct call *call, int rv)
 
 /* --- plain operations --- */
 
-int mst_store_set(struct mst_store *store,
-                  struct mst_bytes key,
-                  struct mst_bytes value,
-                  int64_t timeout_ms,
-                  struct mst_err *reterr)
+int mst__store_set(struct mst_store *store,
+                   struct mst_bytes key,
+                   struct mst_bytes value,
+                   struct mst__until until,
+                   struct mst_err *reterr)
 {
     struct call call;
-    int rv = call_begin(&call, store, MST_OP_SET, &key, NULL, 1, by_handle(timeout_ms), reterr);
+    int rv = call_begin(&call, store, MST_OP_SET, &key, NULL, 1, until, reterr);
     if (rv == 0) {
         rv = call_check_value(&call, value);
     }
@@ -296,23 +296,13 @@ int mst_store_set(struct mst_store *store,
     return call_end(&call, rv);
 }
 
-static int add_by(struct mst_store *store,
+int mst_store_set(struct mst_store *store,
                   struct mst_bytes key,
-                  int64_t delta,
-                  struct mst__until until,
-                  int64_t *ret_sum,
+                  struct mst_bytes value,
+                  int64_t timeout_ms,
                   struct mst_err *reterr)
 {
-    struct call call;
-    int rv = call_begin(&call, store, MST_OP_ADD, &key, NULL, 1, until, reterr);
-    if (rv == 0) {
-        call.command.number = delta;
-        rv = call_run(&call, MST_OP_ADD);
-    }
-    if (rv == 0) {
-        *ret_sum = call.result.reply.number;
-    }
-    return call_end(&call, rv);
+    return mst__store_set(store, key, value, by_handle(timeout_ms), reterr);
 }
 
 int mst_store_add(struct mst_store *store,
@@ -322,7 +312,16 @@ int mst_store_add(struct mst_store *store,
                   int64_t *ret_sum,
                   struct mst_err *reterr)
 {
-    return add_by(store, key, delta, by_handle(timeout_ms), ret_sum, reterr);
+    struct call call;
+    int rv = call_begin(&call, store, MST_OP_ADD, &key, NULL, 1, by_handle(timeout_ms), reterr);
+    if (rv == 0) {
+        call.command.number = delta;
+        rv = call_run(&call, MST_OP_ADD);
+    }
+    if (rv == 0) {
+        *ret_sum = call.result.reply.number;
+    }
+    return call_end(&call, rv);
 }
 
 int mst_store_check(struct mst_store *store,
@@ -344,11 +343,11 @@ int mst_store_check(struct mst_store *store,
     return call_end(&call, rv);
 }
 
-static int wait_by(struct mst_store *store,
-                   const struct mst_bytes *keys,
-                   size_t keys_count,
-                   struct mst__until until,
-                   struct mst_err *reterr)
+int mst__store_wait(struct mst_store *store,
+                    const struct mst_bytes *keys,
+                    size_t keys_count,
+                    struct mst__until until,
+                    struct mst_err *reterr)
 {
     struct call call;
     int rv = call_begin(&call, store, MST_OP_WAIT, keys, NULL, keys_count, until, reterr);
@@ -364,7 +363,7 @@ int mst_store_wait(struct mst_store *store,
                    int64_t timeout_ms,
                    struct mst_err *reterr)
 {
-    return wait_by(store, keys, keys_count, by_handle(timeout_ms), reterr);
+    return mst__store_wait(store, keys, keys_count, by_handle(timeout_ms), reterr);
 }
 
 int mst__store_wait_change(struct mst_store *store,
@@ -457,14 +456,14 @@ int mst_store_compare_set(struct mst_store *store,
                                   ret_value, reterr);
 }
 
-int mst_store_delete(struct mst_store *store,
-                     struct mst_bytes key,
-                     int64_t timeout_ms,
-                     bool *ret_existed,
-                     struct mst_err *reterr)
+int mst__store_delete(struct mst_store *store,
+                      struct mst_bytes key,
+                      struct mst__until until,
+                      bool *ret_existed,
+                      struct mst_err *reterr)
 {
     struct call call;
-    int rv = call_begin(&call, store, MST_OP_DELETE, &key, NULL, 1, by_handle(timeout_ms), reterr);
+    int rv = call_begin(&call, store, MST_OP_DELETE, &key, NULL, 1, until, reterr);
     if (rv == 0) {
         rv = call_run(&call, MST_OP_DELETE);
     }
@@ -472,6 +471,15 @@ int mst_store_delete(struct mst_store *store,
         *ret_existed = call.result.reply.number > 0;
     }
     return call_end(&call, rv);
+}
+
+int mst_store_delete(struct mst_store *store,
+                     struct mst_bytes key,
+                     int64_t timeout_ms,
+                     bool *ret_existed,
+                     struct mst_err *reterr)
+{
+    return mst__store_delete(store, key, by_handle(timeout_ms), ret_existed, reterr);
 }
 
 int mst_store_num_keys(struct mst_store *store,
@@ -887,60 +895,6 @@ int mst_store_append(struct mst_store *store,
 
 /* --- barrier --- */
 
-/* Join @key and @suffix in @memory. */
-static int join_key(struct mst_bytes key,
-                    const char *suffix,
-                    struct mst__buf *memory,
-                    struct mst_bytes *ret_key,
-                    struct mst_err *reterr)
-{
-    mst__buf_clear(memory);
-    int rv = mst__buf_append(memory, key);
-    if (rv == 0) {
-        rv = mst__buf_append(memory, mst_bytes_str(suffix));
-    }
-    if (rv != 0) {
-        return mst__fail(reterr, rv, 0, "barrier key of %zu bytes", key.size);
-    }
-    *ret_key = mst__buf_bytes(memory);
-    return 0;
-}
-
-/* PyTorch's scheme for stores without BARRIER, with the same keys, so that its processes and ours
- * can meet: each adds 1 to a counter, the last one sets a key, all wait for that key. */
-static int barrier_by_counting(struct mst_store *store,
-                               struct mst_bytes key,
-                               int64_t size,
-                               struct mst__until until,
-                               struct mst_err *reterr)
-{
-    struct mst__buf memory;
-    mst__buf_init(&memory, key.size + 32);
-    struct mst_bytes name;
-    int64_t count = 0;
-    int rv = join_key(key, "/num_members", &memory, &name, reterr);
-    if (rv == 0) {
-        rv = add_by(store, name, 1, until, &count, reterr);
-    }
-    if (rv == 0) {
-        rv = join_key(key, "/last_member", &memory, &name, reterr);
-    }
-    if (rv == 0 && count >= size) {
-        struct call call;
-        rv = call_begin(&call, store, MST_OP_SET, &name, NULL, 1, until, reterr);
-        if (rv == 0) {
-            call.command.value = mst_bytes_str("1");
-            rv = call_run(&call, MST_OP_SET);
-        }
-        rv = call_end(&call, rv);
-    }
-    if (rv == 0) {
-        rv = wait_by(store, &name, 1, until, reterr);
-    }
-    mst__buf_close(&memory);
-    return rv;
-}
-
 int mst_store_barrier(struct mst_store *store,
                       struct mst_bytes key,
                       int64_t size,
@@ -951,11 +905,10 @@ int mst_store_barrier(struct mst_store *store,
     struct mst__until until = by_handle(timeout_ms);
     int rv = call_begin(&call, store, MST_OP_BARRIER, &key, NULL, 1, until, reterr);
     if (rv == 0) {
-        /* PyTorch's PrefixStore never uses BARRIER; under a prefix we follow it. */
         call.command.number = size;
-        rv = store->is_view ? MST_ENOTSUP : call_run(&call, MST_OP_BARRIER);
+        rv = call_run(&call, MST_OP_BARRIER);
         if (rv == MST_ENOTSUP) {
-            rv = barrier_by_counting(store, key, size, call.until, reterr);
+            rv = mst__barrier_by_list(store, key, size, call.until, reterr);
         }
     }
     return call_end(&call, rv);

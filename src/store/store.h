@@ -144,6 +144,21 @@ int mst__store_wait_change(struct mst_store *store,
                            struct mst_err *reterr);
 
 /* The calls of the same names in muster/store.h, with @until. */
+int mst__store_set(struct mst_store *store,
+                   struct mst_bytes key,
+                   struct mst_bytes value,
+                   struct mst__until until,
+                   struct mst_err *reterr);
+int mst__store_wait(struct mst_store *store,
+                    const struct mst_bytes *keys,
+                    size_t keys_count,
+                    struct mst__until until,
+                    struct mst_err *reterr);
+int mst__store_delete(struct mst_store *store,
+                      struct mst_bytes key,
+                      struct mst__until until,
+                      bool *ret_existed,
+                      struct mst_err *reterr);
 int mst__store_compare_set(struct mst_store *store,
                            struct mst_bytes key,
                            struct mst_bytes expected,
@@ -185,8 +200,9 @@ struct mst_store {
     atomic_size_t calls;        /* calls under way, plus MST_STORE_QUIETING */
     pthread_mutex_t mutex;      /* to wait until the interrupted calls have ended */
     pthread_cond_t quiet_cond;
-    uint64_t epoch; /* of the round that it is for, see mst__store_bind; 0 = none */
-    bool is_view;   /* has its own prefix */
+    struct mst__arrival *arrivals; /* participants of barriers, see barrier.c; guarded by mutex */
+    uint64_t epoch;                /* of the round that it is for, see mst__store_bind; 0 = none */
+    bool is_view;                  /* has its own prefix */
     size_t prefix_size;
     char prefix[]; /* all prefixes, after the storage's key_root */
 };
@@ -225,6 +241,19 @@ int mst__store_leave(struct mst_store *store, int rv, struct mst_err *reterr);
 
 /* Whether the next call that waits will be interrupted. */
 bool mst__store_is_interrupted(const struct mst_store *store);
+
+/* --- barrier.c --- */
+
+/* The barrier of a store whose storage has no BARRIER, see muster/store.h. */
+int mst__barrier_by_list(struct mst_store *store,
+                         struct mst_bytes key,
+                         int64_t size,
+                         struct mst__until until,
+                         struct mst_err *reterr);
+
+struct mst__arrival;
+
+void mst__arrivals_free(struct mst__arrival *arrivals);
 
 /* --- prefix.c --- */
 

@@ -5,6 +5,7 @@
  *   - a request that was not sent completely was not executed and is repeated;
  *   - a request that is harmless to repeat is repeated;
  *   - for an operation that older servers lack, a harmless one of its kind is tried;
+ *     WAIT_CHANGE and BARRIER are sent only to servers that have announced them;
  *   - after an ADD or BARRIER, the value may not be a number: check;
  *   - otherwise the result is unknown, and the caller is told so.
  *
@@ -357,6 +358,33 @@ static int exchange_get(struct exchange *exchange,
 
 /* --- all other operations --- */
 
+/* A participant leaves a barrier. The confirmation tells whether it has left, or whether the
+ * barrier was complete before: 0, or @rv after it has left. Without a confirmation nobody can
+ * tell, and the connection is closed. */
+static int leave_barrier(struct exchange *exchange, int rv, struct mst_err *reterr)
+{
+    struct mst__pool_conn *conn = exchange->conn;
+    exchange->until = mst__until_in(MST_BARRIER_LEAVE_MS);
+    conn->unconfirmed--; /* first those of earlier waits */
+    int received = read_confirmations(exchange, reterr);
+    conn->unconfirmed++;
+    if (received == 0) {
+        received = mst__client_receive(&conn->client, 1, exchange->until, reterr);
+    }
+    if (received != 0) {
+        exchange->cancelled = false;
+        return mst__fail(
+            reterr, MST_EUNKNOWN, 0, "%s, and %s does not tell whether it was complete",
+            rv == MST_ETIMEOUT ? "deadline passed" : "interrupted", exchange->tcp->pool.name);
+    }
+    uint8_t byte = mst__buf_bytes(&conn->client.input).data[0]; /* 00, or the confirmation 01 */
+    if (byte != 0) {
+        return rv;
+    }
+    mst__buf_consume(&conn->client.input, 1);
+    return 0;
+}
+
 /* The deadline of a WAIT or BARRIER has passed, or the call was woken, as @rv says: cancel it and
  * return. The confirmation is read when the connection is used next. */
 static int exchange_cancel(struct exchange *exchange, int rv, struct mst_err *reterr)
@@ -372,6 +400,12 @@ static int exchange_cancel(struct exchange *exchange, int rv, struct mst_err *re
                                                mst__until_at(0), &sent, &ignored) == 0;
         conn->unconfirmed++;
         mst__buf_clear(&conn->output);
+    }
+    if (exchange->command->op == MST_OP_BARRIER && exchange->cancelled) {
+        int left = leave_barrier(exchange, rv, reterr);
+        if (left != rv) {
+            return left;
+        }
     }
     if (rv != MST_ETIMEOUT) {
         return mst__fail(reterr, rv, 0, "interrupted");
@@ -516,8 +550,6 @@ static enum tcp_feature feature_of(enum mst__op op)
             return TCP_QUEUES;
         case MST_OP_LIST_KEYS:
             return TCP_LIST;
-        case MST_OP_BARRIER:
-            return TCP_BARRIER;
         default:
             return TCP_FEATURES_COUNT;
     }
@@ -544,8 +576,7 @@ static void ability_set(struct tcp *tcp, enum tcp_feature feature, enum tcp_abil
     (void)pthread_mutex_unlock(&tcp->mutex);
 }
 
-/* Execute a harmless operation of @feature: the length of a queue, the list of keys, a barrier of
- * one, whose counter is removed again. */
+/* Execute a harmless operation of @feature: the length of a queue, the list of keys. */
 static int feature_probe(struct tcp *tcp,
                          enum tcp_feature feature,
                          struct mst__until until,
@@ -554,20 +585,14 @@ static int feature_probe(struct tcp *tcp,
     static const enum mst__op ops[TCP_FEATURES_COUNT] = {
         [TCP_QUEUES] = MST_OP_QUEUE_LEN,
         [TCP_LIST] = MST_OP_LIST_KEYS,
-        [TCP_BARRIER] = MST_OP_BARRIER,
     };
-    struct mst__command command = {
-        .op = ops[feature], .key = mst_bytes_str(TCP_PROBE_KEY), .number = 1};
+    struct mst__command command = {.op = ops[feature], .key = mst_bytes_str(TCP_PROBE_KEY)};
     struct exchange exchange = {.tcp = tcp, .command = &command, .until = until};
     struct mst__answer result = {0};
     mst__buf_init(&result.memory, tcp->pool.limits.message_size_max);
     struct mst_err ignored;
     int rv = exchange_run(&exchange, true, &result, &ignored);
     *ret_answered = rv == 0 || exchange.answered;
-    if (rv == 0 && feature == TCP_BARRIER) {
-        command.op = MST_OP_DELETE;
-        (void)exchange_run(&exchange, false, &result, &ignored); /* a leftover is harmless */
-    }
     mst__buf_close(&result.memory);
     return rv;
 }
@@ -636,6 +661,9 @@ static int answer_loss(struct exchange *exchange, unsigned closes, struct mst_er
     enum mst__op op = exchange->command->op;
     enum tcp_feature feature = feature_of(op);
     bool maybe_executed = exchange->maybe_executed;
+    if (op == MST_OP_BARRIER) {
+        ability_set(tcp, TCP_BARRIER, TCP_UNTRIED); /* the server may have been replaced */
+    }
     if (op == MST_OP_WAIT_CHANGE) {
         /* The caller reads the value next, and the server may have been replaced by then: check for
          * the opcode again before using it. */
@@ -721,17 +749,23 @@ static int tcp_execute(struct mst__storage *storage,
     }
 }
 
-/* Servers with WAIT_CHANGE pretend to have a certain key. Others never get a WAIT_CHANGE. */
-static int changes_find_out(struct tcp *tcp, struct mst__until until, struct mst_err *reterr)
+/* Servers with WAIT_CHANGE, or with our kind of BARRIER, pretend to have the key @announcement.
+ * Others never get an @op. */
+static int find_announced(struct tcp *tcp,
+                          enum mst__op op,
+                          const char *announcement,
+                          struct mst__until until,
+                          struct mst_err *reterr)
 {
-    enum tcp_ability ability = ability_get(tcp, TCP_CHANGES);
+    enum tcp_feature feature = op == MST_OP_BARRIER ? TCP_BARRIER : TCP_CHANGES;
+    enum tcp_ability ability = ability_get(tcp, feature);
     if (ability == TCP_UNTRIED) {
         struct mst__command command = {.op = MST_OP_CHECK, .count = 1};
         struct mst__buf items;
         struct mst__answer result = {0};
         mst__buf_init(&items, MST_KIB(1));
         mst__buf_init(&result.memory, MST_KIB(1));
-        int rv = mst__buf_append_str(&items, mst_bytes_str(MST_KV_ANNOUNCEMENT));
+        int rv = mst__buf_append_str(&items, mst_bytes_str(announcement));
         if (rv == 0) {
             command.items = mst__buf_bytes(&items);
             rv = tcp_execute(&tcp->storage, &command, until, &result, reterr);
@@ -743,9 +777,9 @@ static int changes_find_out(struct tcp *tcp, struct mst__until until, struct mst
             return rv;
         }
         ability = result.reply.status == MST_STATUS_READY ? TCP_PRESENT : TCP_MISSING;
-        ability_set(tcp, TCP_CHANGES, ability);
+        ability_set(tcp, feature, ability);
     }
-    return ability == TCP_PRESENT ? 0 : fail_missing(tcp, MST_OP_WAIT_CHANGE, reterr);
+    return ability == TCP_PRESENT ? 0 : fail_missing(tcp, op, reterr);
 }
 
 /* Execute any operation of the storage. */
@@ -755,11 +789,15 @@ static int tcp_run(struct mst__storage *storage,
                    struct mst__answer *result,
                    struct mst_err *reterr)
 {
+    int rv = 0;
     if (MST_UNLIKELY(command->op == MST_OP_WAIT_CHANGE)) {
-        int rv = changes_find_out((struct tcp *)storage, until, reterr);
-        if (rv != 0) {
-            return rv;
-        }
+        rv = find_announced((struct tcp *)storage, command->op, MST_KV_ANNOUNCEMENT, until, reterr);
+    } else if (MST_UNLIKELY(command->op == MST_OP_BARRIER)) {
+        rv = find_announced((struct tcp *)storage, command->op, MST_KV_ANNOUNCEMENT_BARRIER, until,
+                            reterr);
+    }
+    if (rv != 0) {
+        return rv;
     }
     return tcp_execute(storage, command, until, result, reterr);
 }

@@ -153,6 +153,18 @@ class Verbs:
             self.finish(second, OK, b"")
         self.expect(store("barrier", self.url, "bar", "0"), USAGE, b"", "SIZE")
 
+    def test_barrier_again(self):
+        """A participant that gives up does not count, and a barrier can be used again."""
+        for url in (self.url, self.with_prefix("p")):
+            for _ in range(3):
+                for _ in range(2):
+                    self.expect(
+                        store("barrier", url, "b", "2", "--timeout", "300ms"), TIMEOUT, b"",
+                        "barrier 'b'")
+                first = self.start("barrier", url, "b", "2")
+                self.expect(store("barrier", url, "b", "2"), OK, b"")
+                self.finish(first, OK, b"")
+
 
 class TorchKeys:
     """Mixed into a case per store whose keys begin with torch's prefix."""
@@ -175,6 +187,18 @@ class OnServer(Verbs, TorchKeys, Case):
 
     def with_prefix(self, prefix):
         return f"{self.url}/{prefix}"
+
+    def test_killed_participant(self):
+        """The server forgets it, and removes the key of the barrier with it."""
+        for url in (self.url, self.with_prefix("p")):
+            dead = self.start("barrier", url, "b", "2")
+            self.expect(store("wait", url, "b"), OK, b"")
+            dead.kill()
+            dead.wait()
+            harness.wait_until(
+                lambda: store("check", url, "b").returncode == ABSENT, "the barrier's end")
+            self.expect(
+                store("barrier", url, "b", "2", "--timeout", "300ms"), TIMEOUT, b"", "barrier 'b'")
 
     def test_queue(self):
         self.expect(store("pop", self.url, "q"), ABSENT, b"", "empty")

@@ -396,7 +396,7 @@ static void model_barrier(struct model *m,
     bool created = !m->keys[key].exists;
     model_put(m, key, model_decimal(count));
     m->keys[key].made_by_barrier = m->keys[key].made_by_barrier || created;
-    if (count >= size) {
+    if (size <= 1 || (count > 0 && count % size == 0)) {
         model_wake_all(m, key);
         answer->kind = MST_REPLY_STATUS;
         answer->status = MST_STATUS_STOP_WAITING;

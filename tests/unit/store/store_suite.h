@@ -16,6 +16,7 @@ void suite_timeouts(struct mst_store *store);
 /* One thread waits while others add. */
 void suite_threads(struct mst_store *store);
 void suite_barriers(struct mst_store *store);
+void suite_barriers_again(struct mst_store *store);
 
 /* Handles; that of pops is for stores with queues. */
 void suite_interrupt(struct mst_store *store);

@@ -206,6 +206,7 @@ static void test_threads_pop(void **state)
 static void test_barriers(void **state)
 {
     on_each(state, suite_barriers);
+    on_each(state, suite_barriers_again);
 }
 
 /* However many threads wait on a handle, the call that releases them goes through. */

@@ -86,6 +86,7 @@ static void test_suite(void **state)
     on_each(suite_several_keys);
     on_each(suite_timeouts);
     on_each(suite_barriers);
+    on_each(suite_barriers_again);
 }
 
 static void test_suite_handles(void **state)

@@ -58,6 +58,8 @@ static const struct {
     /* CHECK of muster.epoch and of muster.epoch.7 */
     {"EPOCH", "05" U(01) U(0c) "6d75737465722e65706f6368"},
     {"EPOCH_7", "05" U(01) U(0e) "6d75737465722e65706f63682e37"},
+    {"HAS_BARRIER", "05" U(01) U(0e) "6d75737465722e62617272696572"},
+    {"PARTICIPANTS", U(0f) "2f6b2f7061727469636970616e7473"},
     {"PROBE_KEY", U(0c) "6d75737465722f70726f6265"},
 };
 
@@ -506,7 +508,6 @@ static void test_no_answer(void **state)
 #define POP "<0f+0200000000000000+2f6b"
 #define LEN_PROBE "<10+PROBE_KEY"
 #define BARRIER "<12+0200000000000000+2f6b+ONE"
-#define BARRIER_PROBE "<12+PROBE_KEY+ONE"
 
 static void test_no_queues(void **state)
 {
@@ -537,15 +538,34 @@ static void test_has_queues(void **state)
     script_end(&script);
 }
 
+/* A server that does not announce our kind of BARRIER never gets one. */
 static void test_no_barrier(void **state)
 {
     (void)state;
-    SCRIPT(script, HELLO BARRIER, HELLO BARRIER_PROBE, HELLO BARRIER_PROBE, HELLO BARRIER_PROBE,
-           HELLO "<04+0e00000000000000+2f6b2f6e756d5f6d656d62657273+ONE >ONE "
-                 "<01+0e00000000000000+2f6b2f6c6173745f6d656d626572+0100000000000000+31+CHECK_NONE "
-                 ">00 <06+ONE+0e00000000000000+2f6b2f6c6173745f6d656d626572 >00");
+    SCRIPT(script, HELLO "<HAS_BARRIER >01 <05+ONE+PARTICIPANTS+03+PARTICIPANTS >00+ABC =");
     struct mst_store *store = open_store(script.url);
-    assert_ok(mst_store_barrier(store, key_k, 1, PLENTY_MS, &err));
+    assert_fails(mst_store_barrier(store, key_k, 1, PLENTY_MS, &err), MST_ETYPE,
+                 "not a list of participants");
+    mst_store_close(store);
+    script_end(&script);
+}
+
+/* The confirmation tells whether the participant has left or whether the barrier was complete. */
+static void test_barrier_ends_late(void **state)
+{
+    (void)state;
+    SCRIPT(script, HELLO "<HAS_BARRIER >00 " BARRIER " <0c >01 " BARRIER " <0c >00+01 "
+                         /* The confirmations of a wait come first. */
+                         "<WAIT <0c " BARRIER " <0c >00+01+00+01 <NUM_KEYS >ONE " BARRIER " <0c =");
+    struct mst_store *store = open_store(script.url);
+    assert_fails(mst_store_barrier(store, key_k, 1, SHORT_MS, &err), MST_ETIMEOUT, "not complete");
+    assert_ok(mst_store_barrier(store, key_k, 1, SHORT_MS, &err));
+    assert_fails(mst_store_wait(store, &key_k, 1, SHORT_MS, &err), MST_ETIMEOUT, "'k'");
+    assert_ok(mst_store_barrier(store, key_k, 1, SHORT_MS, &err));
+    int64_t count = 0;
+    assert_ok(mst_store_num_keys(store, PLENTY_MS, &count, &err));
+    assert_fails(mst_store_barrier(store, key_k, 1, SHORT_MS, &err), MST_EUNKNOWN,
+                 "does not tell whether it was complete");
     mst_store_close(store);
     script_end(&script);
 }
@@ -693,18 +713,31 @@ static void test_unix_path(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_idle_closed),     cmocka_unit_test(test_set_again),
-        cmocka_unit_test(test_get_again),       cmocka_unit_test(test_add_unknown),
-        cmocka_unit_test(test_add_type),        cmocka_unit_test(test_other_unknown),
-        cmocka_unit_test(test_half_sent),       cmocka_unit_test(test_refused_again_and_again),
-        cmocka_unit_test(test_epoch),           cmocka_unit_test(test_epoch_not_told),
-        cmocka_unit_test(test_get_closes),      cmocka_unit_test(test_get_empty),
-        cmocka_unit_test(test_cancel),          cmocka_unit_test(test_wait_again),
-        cmocka_unit_test(test_no_answer),       cmocka_unit_test(test_no_queues),
-        cmocka_unit_test(test_has_queues),      cmocka_unit_test(test_no_barrier),
-        cmocka_unit_test(test_dialect_a),       cmocka_unit_test(test_dialect_b),
-        cmocka_unit_test(test_dialect_changes), cmocka_unit_test(test_not_a_store),
-        cmocka_unit_test(test_silent),          cmocka_unit_test(test_server_comes_later),
+        cmocka_unit_test(test_idle_closed),
+        cmocka_unit_test(test_set_again),
+        cmocka_unit_test(test_get_again),
+        cmocka_unit_test(test_add_unknown),
+        cmocka_unit_test(test_add_type),
+        cmocka_unit_test(test_other_unknown),
+        cmocka_unit_test(test_half_sent),
+        cmocka_unit_test(test_refused_again_and_again),
+        cmocka_unit_test(test_epoch),
+        cmocka_unit_test(test_epoch_not_told),
+        cmocka_unit_test(test_get_closes),
+        cmocka_unit_test(test_get_empty),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_wait_again),
+        cmocka_unit_test(test_no_answer),
+        cmocka_unit_test(test_no_queues),
+        cmocka_unit_test(test_has_queues),
+        cmocka_unit_test(test_no_barrier),
+        cmocka_unit_test(test_barrier_ends_late),
+        cmocka_unit_test(test_dialect_a),
+        cmocka_unit_test(test_dialect_b),
+        cmocka_unit_test(test_dialect_changes),
+        cmocka_unit_test(test_not_a_store),
+        cmocka_unit_test(test_silent),
+        cmocka_unit_test(test_server_comes_later),
         cmocka_unit_test(test_unix_path),
     };
     return MST_RUN_TESTS(tests);
