@@ -233,6 +233,7 @@ struct mst__sim_auth_seal {
     /* The first failure of this round at each server. A restarted server does not know its
      * predecessor's decision, so there may be several. */
     int32_t causes[MST_SIM_AUTH_CAUSES_MAX];
+    uint32_t cause_ranks[MST_SIM_AUTH_CAUSES_MAX]; /* who reported them */
     size_t causes_count;
     /* etcd-v3: reports stored by its members. */
     int32_t failed[MST_SIM_AUTH_V3_NODES_MAX]; /* the last failure of each; 0 = none */
@@ -247,6 +248,28 @@ struct mst__sim_auth_ledger {
     bool *is_finished; /* by rank */
     uint32_t finished;
     uint32_t world;
+};
+
+/* The last round of an authority, as the checker has seen it: also one that was over before anybody
+ * was told. */
+struct mst__sim_auth_roster {
+    uint64_t epoch;
+    int64_t round;
+    uint32_t world;
+    bool is_adopted; /* from an earlier server */
+    uint32_t *nodes; /* by rank; plan.nodes = not known */
+    uint32_t capacity;
+};
+
+/* The report of a failure that a server decides on just now. */
+struct mst__sim_auth_blame {
+    bool is_on;
+    bool is_missing; /* another member at work has no connection */
+    uint64_t epoch;
+    int64_t round;
+    uint32_t node;
+    uint32_t rank;
+    int32_t number;
 };
 
 /* The end of a job. */
@@ -285,6 +308,8 @@ struct mst__sim_auth_server {
     int64_t sealed_max;
     uint64_t steps; /* since the last full check */
     struct mst__sim_auth_ledger ledger;
+    struct mst__sim_auth_roster roster;
+    struct mst__sim_auth_blame blame;
     uint32_t restarts; /* of this job, in the window of its budget */
     int64_t restarts_us;
     uint32_t restarts_total;
@@ -596,10 +621,11 @@ void mst__sim_auth_work_wake(struct mst__sim_auth *sim, struct mst__sim_auth_nod
 int64_t mst__sim_auth_work_due_us(const struct mst__sim_auth_node *node);
 /* The round of a finished node is over: whether it ends instead of coming back. */
 bool mst__sim_auth_work_refuses(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
-/* The server gets a report on @link. Called before its decision. */
+/* The server gets a report on @link, and has decided. */
 void mst__sim_auth_work_word(struct mst__sim_auth *sim,
                              const struct mst__sim_auth_link *link,
                              const struct mst__job_message *message);
+void mst__sim_auth_work_decided(struct mst__sim_auth *sim);
 /* The phase of the run has changed. */
 void mst__sim_auth_work_moved(struct mst__sim_auth *sim,
                               enum mst__authority_phase from,
@@ -748,10 +774,32 @@ void mst__sim_auth_check_written(struct mst__sim_auth *sim,
                                  const struct mst__sim_auth_round *before,
                                  const struct mst__sim_auth_round *round,
                                  uint64_t writer);
+/* The node of a member; plan.nodes = none. What was sealed, NULL = nothing. */
+uint32_t mst__sim_auth_member_node(const struct mst__sim_auth *sim,
+                                   const struct mst__authority_member *member);
+const struct mst__sim_auth_seal *mst__sim_auth_seal_find(const struct mst__sim_auth *sim,
+                                                         uint64_t epoch,
+                                                         int64_t round);
 /* Both engines. */
 void mst__sim_auth_check_told(struct mst__sim_auth *sim,
                               const struct mst__sim_auth_node *node,
                               const struct mst__job_round *round);
 void mst__sim_auth_look(struct mst__sim_auth *sim);
+
+/* --- ranks.c: who is admitted, and with which rank --- */
+
+/* The rank that a node asks for; MST_AUTHORITY_RANK_NONE. The number of its rack. */
+uint32_t mst__sim_auth_pinned(const struct mst__sim_auth *sim, uint32_t node);
+uint32_t mst__sim_auth_rack(uint32_t node);
+/* The engine muster: the server seals a round just now; it takes one over from an earlier
+ * server. */
+void mst__sim_auth_ranks_sealed(struct mst__sim_auth *sim);
+void mst__sim_auth_ranks_adopted(struct mst__sim_auth *sim);
+/* Whether @node has a place in the server's last round, and the server must know that. */
+bool mst__sim_auth_ranks_remember(const struct mst__sim_auth *sim, uint32_t node);
+/* The engine etcd-v3: the first write of @round, over @before. */
+void mst__sim_auth_ranks_written(struct mst__sim_auth *sim,
+                                 const struct mst__sim_auth_round *before,
+                                 const struct mst__sim_auth_round *round);
 
 #endif /* MST_SIM_AUTHORITY_H */

@@ -12,9 +12,9 @@
 
 /* --- what was sealed --- */
 
-static const struct mst__sim_auth_seal *seal_find(const struct mst__sim_auth *sim,
-                                                  uint64_t epoch,
-                                                  int64_t round)
+const struct mst__sim_auth_seal *mst__sim_auth_seal_find(const struct mst__sim_auth *sim,
+                                                         uint64_t epoch,
+                                                         int64_t round)
 {
     for (size_t i = sim->seals_count; i > 0; i--) {
         const struct mst__sim_auth_seal *seal = &sim->seals[i - 1];
@@ -30,7 +30,7 @@ static struct mst__sim_auth_seal *seal_add(struct mst__sim_auth *sim,
                                            int64_t round,
                                            uint32_t world)
 {
-    if (seal_find(sim, epoch, round) != NULL) {
+    if (mst__sim_auth_seal_find(sim, epoch, round) != NULL) {
         mst__sim_auth_break(sim, "seal", "round %" PRId64 " of epoch %" PRIu64 " is sealed twice",
                             round, epoch);
     }
@@ -94,9 +94,8 @@ static uint32_t session_life(uint64_t session)
     return (uint32_t)session;
 }
 
-/* The node of a member; nodes_count = none. */
-static uint32_t member_node(const struct mst__sim_auth *sim,
-                            const struct mst__authority_member *member)
+uint32_t mst__sim_auth_member_node(const struct mst__sim_auth *sim,
+                                   const struct mst__authority_member *member)
 {
     struct mst_bytes name = mst__authority_name(member);
     int64_t index = 0;
@@ -145,7 +144,7 @@ static void seal_check_beside(struct mst__sim_auth *sim, const struct mst__sim_a
         }
         /* A node that counts as lost blocks no round, whatever it has sent meanwhile. */
         const struct mst__sim_auth_seal *own =
-            seal_find(sim, node->member.claim.epoch, node->member.claim.round);
+            mst__sim_auth_seal_find(sim, node->member.claim.epoch, node->member.claim.round);
         bool is_here = member_of(sim, node) != NULL && own != NULL && node->lost_us < own->time_us;
         if (is_here || is_well(sim, node)) {
             mst__sim_auth_break(sim, "beside",
@@ -165,7 +164,7 @@ void mst__sim_auth_check_seal(struct mst__sim_auth *sim, const struct mst__autho
     for (uint32_t rank = 0; rank < effect->world; rank++) {
         const struct mst__authority_member *member = mst__authority_ranked(authority, rank);
         struct mst__sim_auth_seat *seat = &seal->seats[rank];
-        seat->node = member == NULL ? sim->plan.nodes : member_node(sim, member);
+        seat->node = member == NULL ? sim->plan.nodes : mst__sim_auth_member_node(sim, member);
         seat->life = member == NULL ? 0 : session_life(member->session);
     }
     seal->restarts = server->restarts_total;
@@ -191,7 +190,7 @@ void mst__sim_auth_launch_check_restarts(struct mst__sim_auth *sim,
                                          int64_t round,
                                          uint32_t restarts)
 {
-    const struct mst__sim_auth_seal *seal = seal_find(sim, epoch, round);
+    const struct mst__sim_auth_seal *seal = mst__sim_auth_seal_find(sim, epoch, round);
     bool is_muster = sim->plan.engine == MST_SIM_AUTH_MUSTER;
     if (seal == NULL || (is_muster && seal->restarts != restarts)) {
         mst__sim_auth_break(sim, "restarts",
@@ -240,7 +239,8 @@ void mst__sim_auth_check_announced(struct mst__sim_auth *sim,
     if (!claim->holds) {
         return;
     }
-    const struct mst__sim_auth_seal *seal = seal_find(sim, claim->epoch, claim->round);
+    const struct mst__sim_auth_seal *seal =
+        mst__sim_auth_seal_find(sim, claim->epoch, claim->round);
     bool is_current = authority->round == claim->round && authority->round_epoch == claim->epoch;
     bool is_own =
         seal != NULL && claim->rank < seal->world && seal->seats[claim->rank].node == link->node;
@@ -291,7 +291,7 @@ void mst__sim_auth_check_lost(struct mst__sim_auth *sim, const struct mst__autho
             mst__authority_ranked(authority, effect->lost[i]);
         mst__sim_auth_work_check_lost(sim, effect->lost[i]);
         bool is_lost = member != NULL && member->place == MST_PLACE_GONE && member->is_lost;
-        uint32_t index = is_lost ? member_node(sim, member) : sim->plan.nodes;
+        uint32_t index = is_lost ? mst__sim_auth_member_node(sim, member) : sim->plan.nodes;
         if (index < sim->plan.nodes) {
             check_alive(sim, index, session_life(member->session));
         }
@@ -316,7 +316,8 @@ void mst__sim_auth_check_told(struct mst__sim_auth *sim,
                               const struct mst__sim_auth_node *node,
                               const struct mst__job_round *round)
 {
-    const struct mst__sim_auth_seal *seal = seal_find(sim, round->epoch, round->round);
+    const struct mst__sim_auth_seal *seal =
+        mst__sim_auth_seal_find(sim, round->epoch, round->round);
     bool is_it = seal != NULL && seal->world == round->world && round->rank < seal->world &&
                  seal->seats[round->rank].node == node->index &&
                  seal->seats[round->rank].life == node->life;
@@ -383,12 +384,14 @@ static void check_sealed_doc(struct mst__sim_auth *sim,
     }
     sim->store.fixed_world = is_deserted ? 0 : sim->store.fixed_world;
     seal_check_size(sim, seal, &sim->store.fixed_world);
+    mst__sim_auth_ranks_written(sim, before, round);
     if (round->round <= before->round) {
         mst__sim_auth_break(sim, "seal", "round %" PRId64 " after %" PRId64, round->round,
                             before->round);
     }
     seal->was_told = round->state == MST_SIM_AUTH_SEALED;
-    const struct mst__sim_auth_seal *last = seal_find(sim, before->epoch, before->round);
+    const struct mst__sim_auth_seal *last =
+        mst__sim_auth_seal_find(sim, before->epoch, before->round);
     for (uint32_t rank = 0; last != NULL && last->was_told && rank < before->world; rank++) {
         const struct mst__sim_auth_key *key = mst__sim_auth_store_find(sim, before->members[rank]);
         bool is_back = key == NULL || is_replaced(sim, key) ||

@@ -22,11 +22,10 @@ static int64_t member_expiry_us(const struct mst__sim_auth *sim,
 void mst__sim_auth_member_begin(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
     const struct mst__sim_auth_plan *plan = &sim->plan;
-    (void)snprintf(node->name, sizeof node->name, "node%" PRIu32, node->index);      /* fits */
-    (void)snprintf(node->rack, sizeof node->rack, "r%" PRIu32, node->index * 7 % 5); /* fits */
+    (void)snprintf(node->name, sizeof node->name, "node%" PRIu32, node->index); /* fits */
+    (void)snprintf(node->rack, sizeof node->rack, "r%" PRIu32,
+                   mst__sim_auth_rack(node->index)); /* fits */
     node->label = (struct mst__label){mst_bytes_str("rack"), mst_bytes_str(node->rack)};
-    uint32_t pinned =
-        plan->has_pinned && node->index % 3 == 0 ? node->index % 4 : MST_AUTHORITY_RANK_NONE;
     const struct mst__member_options options = {
         .self = {.name = mst_bytes_str(node->name),
                  .incarnation = node->incarnation,
@@ -37,7 +36,7 @@ void mst__sim_auth_member_begin(struct mst__sim_auth *sim, struct mst__sim_auth_
                  .nodes_max = plan->nodes_max + (node->is_odd ? 1 : 0),
                  .last_call_us = plan->last_call_us,
                  .rank_by = mst_bytes_str(plan->has_racks ? "rack" : ""),
-                 .pinned_rank = pinned,
+                 .pinned_rank = mst__sim_auth_pinned(sim, node->index),
                  .budget = plan->budget,
                  .is_fixed = plan->is_fixed},
         .run_id = mst_bytes_str("run"),

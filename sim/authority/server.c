@@ -25,6 +25,9 @@ static void server_trace(void *arg,
         server->sealed_claim =
             server->claiming > server->claimed_max ? server->claiming : server->claimed_max;
         server->sealed_shut = server->is_shut;
+        mst__sim_auth_ranks_sealed(sim);
+    } else if (to == MST_AUTHORITY_RECLAIMING) {
+        mst__sim_auth_ranks_adopted(sim);
     }
     mst__sim_auth_work_moved(sim, from, to, why);
     mst__sim_auth_say(sim, MST_SIM_AUTH_NOBODY, "%s -> %s: %s, round %" PRId64,
@@ -117,6 +120,7 @@ static void server_job(struct mst__sim_auth *sim)
     server->fixed_world = 0;
     server->adopted_round = 0;
     server->adopted_epoch = 0;
+    server->roster.world = 0;
     mst__sim_auth_journal_job(sim);
 }
 
@@ -641,6 +645,7 @@ static void take_word(struct mst__sim_auth *sim,
         .round = is_finish ? message->u.finish.round : message->u.restart.round,
         .cause = &message->u.restart.cause};
     int rv = server_step(sim, &event, NULL);
+    mst__sim_auth_work_decided(sim);
     if (rv == MST_ENOTFOUND) {
         seat_leave(sim, link);
         reply_expelled(sim, link);

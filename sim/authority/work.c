@@ -156,6 +156,25 @@ static struct mst__sim_auth_seal *work_seal(struct mst__sim_auth *sim,
     return NULL;
 }
 
+static bool is_whole(const struct mst__authority *authority)
+{
+    return authority->phase == MST_AUTHORITY_RUNNING ||
+           authority->phase == MST_AUTHORITY_RECLAIMING;
+}
+
+/* Whether a member at work other than @self has no connection. */
+static bool is_missing(const struct mst__sim_auth *sim, const struct mst__authority_member *self)
+{
+    const struct mst__authority_member *member;
+    uint32_t cursor = 0;
+    while ((member = mst__authority_next_holder(&sim->server.authority, &cursor)) != NULL) {
+        if (member != self && member->driver == NULL && !member->is_finished) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void mst__sim_auth_work_word(struct mst__sim_auth *sim,
                              const struct mst__sim_auth_link *link,
                              const struct mst__job_message *message)
@@ -164,13 +183,11 @@ void mst__sim_auth_work_word(struct mst__sim_auth *sim,
     bool is_finish = message->type == MST_JOB_FINISH;
     uint64_t epoch = is_finish ? message->u.finish.epoch : message->u.restart.epoch;
     int64_t round = is_finish ? message->u.finish.round : message->u.restart.round;
-    bool is_whole =
-        authority->phase == MST_AUTHORITY_RUNNING || authority->phase == MST_AUTHORITY_RECLAIMING;
     bool is_current = authority->round == round && authority->round_epoch == epoch;
     const struct mst__authority_member *member = mst__authority_get(authority, link->seat);
     struct mst__sim_auth_seal *seal = work_seal(sim, epoch, round);
-    if (!is_whole || !is_current || member == NULL || member->place != MST_PLACE_HOLDING ||
-        seal == NULL) {
+    if (!is_whole(authority) || !is_current || member == NULL ||
+        member->place != MST_PLACE_HOLDING || seal == NULL) {
         return;
     }
     struct mst__sim_auth_ledger *now = ledger(sim);
@@ -178,10 +195,37 @@ void mst__sim_auth_work_word(struct mst__sim_auth *sim,
     now->finished += is_finish && !*is_finished ? 1 : 0;
     now->finished -= !is_finish && *is_finished ? 1 : 0;
     *is_finished = is_finish;
-    if (!is_finish) {
-        MST_ASSERT(seal->causes_count < MST_SIM_AUTH_CAUSES_MAX);
-        seal->causes[seal->causes_count++] = message->u.restart.cause.status;
+    if (is_finish) {
+        return;
     }
+    struct mst__sim_auth_blame *blame = &sim->server.blame;
+    *blame = (struct mst__sim_auth_blame){.is_on = true,
+                                          .is_missing = is_missing(sim, member),
+                                          .epoch = epoch,
+                                          .round = round,
+                                          .node = link->node,
+                                          .rank = member->rank,
+                                          .number = message->u.restart.cause.status};
+    if (!blame->is_missing) {
+        MST_ASSERT(seal->causes_count < MST_SIM_AUTH_CAUSES_MAX);
+        seal->cause_ranks[seal->causes_count] = blame->rank;
+        seal->causes[seal->causes_count++] = blame->number;
+    }
+}
+
+void mst__sim_auth_work_decided(struct mst__sim_auth *sim)
+{
+    const struct mst__authority *authority = &sim->server.authority;
+    struct mst__sim_auth_blame *blame = &sim->server.blame;
+    bool goes_on = is_whole(authority) && authority->round == blame->round &&
+                   authority->round_epoch == blame->epoch;
+    if (blame->is_on && goes_on) {
+        mst__sim_auth_break(sim, "cause",
+                            "node %" PRIu32 " fails, number %" PRId32 ", and round %" PRId64
+                            " goes on",
+                            blame->node, blame->number, blame->round);
+    }
+    blame->is_on = false;
 }
 
 /* --- what it decides --- */
@@ -242,6 +286,62 @@ static void check_failed(struct mst__sim_auth *sim, enum mst__authority_phase fr
     }
 }
 
+/* Whether the stored cause names the member that had its rank. */
+static bool is_named(const struct mst__sim_auth *sim)
+{
+    const struct mst__authority *authority = &sim->server.authority;
+    const struct mst__sim_auth_roster *roster = &sim->server.roster;
+    uint32_t rank = authority->cause.rank;
+    char name[24] = "";
+    if (rank < roster->world && roster->nodes[rank] < sim->plan.nodes) {
+        (void)snprintf(name, sizeof name, "node%" PRIu32, roster->nodes[rank]); /* fits */
+    }
+    /* The name of a member that has not come to this authority is not known. */
+    return strcmp(authority->cause_node, name) == 0 ||
+           (roster->is_adopted && authority->cause_node[0] == '\0');
+}
+
+/* A round that was whole is over because of the report of a failure, or the job is. */
+static void check_blame(struct mst__sim_auth *sim, enum mst__authority_why why)
+{
+    const struct mst__authority *authority = &sim->server.authority;
+    const struct mst__sim_auth_blame *blame = &sim->server.blame;
+    bool is_it = blame->is_on && !blame->is_missing && authority->cause.rank == blame->rank &&
+                 authority->cause.status == blame->number && is_named(sim);
+    if (why == MST_AUTHORITY_WHY_FAILED && !is_it) {
+        mst__sim_auth_break(sim, "cause",
+                            "failure %" PRId32 " of '%s', rank %" PRIu32
+                            ", is the cause, and was not reported now, or follows from a loss",
+                            authority->cause.status, authority->cause_node, authority->cause.rank);
+    } else if (why == MST_AUTHORITY_WHY_LOST && blame->is_on && !blame->is_missing) {
+        mst__sim_auth_break(sim, "cause",
+                            "node %" PRIu32 " fails, and rank %" PRIu32
+                            " is blamed, which is not missing",
+                            blame->node, authority->reopened_rank);
+    }
+}
+
+/* A round is over because a member is lost or has left: it is gone, or without a connection when
+ * another one fails. */
+static void check_gone(struct mst__sim_auth *sim, enum mst__authority_why why)
+{
+    const struct mst__authority *authority = &sim->server.authority;
+    uint32_t rank = authority->reopened_rank;
+    bool is_rank = rank < authority->world;
+    const struct mst__authority_member *member =
+        is_rank ? mst__authority_ranked(authority, rank) : NULL;
+    /* Its successor, of the same name, may have the place already. */
+    bool is_gone = member == NULL || member->place != MST_PLACE_HOLDING;
+    bool is_cut = sim->server.blame.is_on && member != NULL && member->driver == NULL &&
+                  member->place == MST_PLACE_HOLDING && !member->is_finished;
+    if (!is_rank || !(is_gone || is_cut)) {
+        mst__sim_auth_break(sim, "cause",
+                            "round %" PRId64 " is over, %s, because of rank %" PRIu32
+                            ", which is there",
+                            authority->round, mst__authority_why_name(why), rank);
+    }
+}
+
 void mst__sim_auth_work_moved(struct mst__sim_auth *sim,
                               enum mst__authority_phase from,
                               enum mst__authority_phase to,
@@ -251,6 +351,14 @@ void mst__sim_auth_work_moved(struct mst__sim_auth *sim,
     const struct mst__authority *authority = &server->authority;
     if (to == MST_AUTHORITY_OPEN && why == MST_AUTHORITY_WHY_FAILED) {
         check_restart(sim);
+    }
+    bool is_over = to == MST_AUTHORITY_OPEN || to == MST_AUTHORITY_CLOSED;
+    if (is_over && from != MST_AUTHORITY_OPEN) {
+        check_blame(sim, why);
+    }
+    if (to == MST_AUTHORITY_OPEN &&
+        (why == MST_AUTHORITY_WHY_LOST || why == MST_AUTHORITY_WHY_LEFT)) {
+        check_gone(sim, why);
     }
     if (to != MST_AUTHORITY_CLOSED) {
         return;
@@ -262,6 +370,10 @@ void mst__sim_auth_work_moved(struct mst__sim_auth *sim,
                      .rank = has_failed ? authority->cause.rank : MST_AUTHORITY_RANK_NONE,
                  });
     server->is_shut = true;
+    if (has_failed && !is_named(sim)) {
+        mst__sim_auth_break(sim, "cause", "the job has failed because of '%s', rank %" PRIu32,
+                            authority->cause_node, authority->cause.rank);
+    }
     if (has_failed) {
         check_failed(sim, from);
     } else if (authority->outcome == MST_JOB_OUTCOME_FINISHED &&
@@ -284,9 +396,7 @@ void mst__sim_auth_work_check_lost(struct mst__sim_auth *sim, uint32_t rank)
 void mst__sim_auth_work_check_turn(struct mst__sim_auth *sim)
 {
     const struct mst__authority *authority = &sim->server.authority;
-    bool is_whole =
-        authority->phase == MST_AUTHORITY_RUNNING || authority->phase == MST_AUTHORITY_RECLAIMING;
-    if (is_whole && ledger(sim)->finished == authority->world) {
+    if (is_whole(authority) && ledger(sim)->finished == authority->world) {
         mst__sim_auth_break(sim, "finish", "all %" PRIu32 " members have finished, the job has not",
                             authority->world);
     }
@@ -308,15 +418,26 @@ void mst__sim_auth_work_stored(struct mst__sim_auth *sim, const struct mst__sim_
     }
 }
 
-/* Whether a member of @seal has reported @failure; 0 = any failure. */
-static bool has_failed_of(const struct mst__sim_auth_seal *seal, int32_t failure)
+/* Whether a member of @seal has reported a failure. */
+static bool has_failed_of(const struct mst__sim_auth_seal *seal)
 {
     for (uint32_t rank = 0; seal != NULL && rank < seal->world; rank++) {
-        if (seal->failed[rank] != 0 && (failure == 0 || seal->failed[rank] == failure)) {
+        if (seal->failed[rank] != 0) {
             return true;
         }
     }
     return false;
+}
+
+/* Whether @rank of @seal has reported failure @number, which counted at a server, or is stored. */
+static bool is_cause_of(const struct mst__sim_auth_seal *seal, int32_t number, uint32_t rank)
+{
+    bool is_it = seal != NULL && rank < seal->world && rank < MST_SIM_AUTH_V3_NODES_MAX &&
+                 seal->failed[rank] == number;
+    for (size_t i = 0; seal != NULL && i < seal->causes_count; i++) {
+        is_it = is_it || (seal->causes[i] == number && seal->cause_ranks[i] == rank);
+    }
+    return is_it;
 }
 
 /* Each failed round counts as one restart, within the budget. */
@@ -330,7 +451,7 @@ static void check_restarts(struct mst__sim_auth *sim,
     uint32_t added = round->restarts_total - before->restarts_total;
     bool is_failure = is_same && before->state == MST_SIM_AUTH_SEALED &&
                       round->state == MST_SIM_AUTH_OPEN && round->why == MST_AUTHORITY_WHY_FAILED;
-    if (added > 1 || (added == 1 && !has_failed_of(seal, 0)) || (is_failure && added != 1)) {
+    if (added > 1 || (added == 1 && !has_failed_of(seal)) || (is_failure && added != 1)) {
         mst__sim_auth_break(sim, "restarts",
                             "%" PRIu32 " restarts behind %" PRIu32 " in round %" PRId64,
                             round->restarts_total, before->restarts_total, before->round);
@@ -426,9 +547,11 @@ void mst__sim_auth_work_check_written(struct mst__sim_auth *sim,
         check_end_written(sim, round);
     }
     bool is_new = is_same && before->state == MST_SIM_AUTH_SEALED;
-    if (is_new && round->has_cause && round->failure != 0 && !has_failed_of(seal, round->failure)) {
-        mst__sim_auth_break(sim, "outcome", "number %" PRId32 " is no failure of round %" PRId64,
-                            round->failure, round->round);
+    if (is_new && round->has_cause && round->failure != 0 &&
+        !is_cause_of(seal, round->failure, round->failure_rank)) {
+        mst__sim_auth_break(
+            sim, "cause", "number %" PRId32 " is no failure of rank %" PRIu32 " in round %" PRId64,
+            round->failure, round->failure_rank, round->round);
     }
     if (is_new && round->state == MST_SIM_AUTH_OPEN &&
         (round->why == MST_AUTHORITY_WHY_LOST || round->why == MST_AUTHORITY_WHY_LEFT)) {
@@ -461,15 +584,6 @@ static void check_end(struct mst__sim_auth *sim,
                         node->index, end->outcome, end->cause.status);
 }
 
-static bool is_cause_of(const struct mst__sim_auth_seal *seal, int32_t number)
-{
-    bool is_it = false;
-    for (size_t i = 0; seal != NULL && i < seal->causes_count; i++) {
-        is_it = is_it || seal->causes[i] == number;
-    }
-    return is_it;
-}
-
 void mst__sim_auth_work_check_heard(struct mst__sim_auth *sim,
                                     const struct mst__sim_auth_node *node,
                                     const struct mst__job_message *message)
@@ -484,8 +598,7 @@ void mst__sim_auth_work_check_heard(struct mst__sim_auth *sim,
                message->u.reopened.why == MST_AUTHORITY_WHY_FAILED) {
         const struct mst__sim_auth_seal *seal = work_seal(sim, claim->epoch, claim->round);
         const struct mst__job_end *end = &message->u.reopened.end;
-        if (!end->has_cause ||
-            !(is_cause_of(seal, end->cause.status) || has_failed_of(seal, end->cause.status))) {
+        if (!end->has_cause || !is_cause_of(seal, end->cause.status, end->cause.rank)) {
             mst__sim_auth_break(sim, "outcome",
                                 "node %" PRIu32 " hears that its round is over because of "
                                 "number %" PRId32 ", and it was another one",

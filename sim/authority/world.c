@@ -4,6 +4,8 @@
  * `seal`: a round has min to max members, each once, and a number above all before it.
  * `told`: a node hears what was sealed and nothing else.
  * `fixed`: in a job that does not grow, no round is larger than the first one.
+ * `sticky`, `pinned`, `order`, `admission`: ranks and places are given by the rules of
+ * core/authority_ranks.h.
  * `grow`: the round numbers of a node only grow.
  * `beside`: no round is sealed while a reachable node is in another one.
  * `alive`: no reachable node is lost.
@@ -13,6 +15,8 @@
  * lost.
  * `budget`: failures begin no more rounds than allowed, and no job fails before that.
  * `restarts`: all members of a round hear the same number of restarts before it.
+ * `cause`: a failure is blamed on the member that has reported it, a loss on one that is gone.
+ * While another member at work has no connection, its loss is the cause.
  * `outcome`: all nodes hear the same outcome and the same first cause.
  * `fence`: only the holder of the oldest key writes.
  * `driver`: nothing is sent over a closed connection.
@@ -303,6 +307,7 @@ void mst__sim_auth_close(struct mst__sim_auth *sim)
         mst__free(sim->server.inbox[i].bytes);
     }
     mst__free(sim->server.inbox);
+    mst__free(sim->server.roster.nodes);
     mst__buf_close(&sim->server.shared);
     mst__buf_close(&sim->server.replies);
     mst__buf_close(&sim->frame);

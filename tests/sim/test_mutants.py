@@ -8,13 +8,14 @@ import sys
 
 SIM = os.environ["MUSTER_SIM_MUTANTS"]
 RUNS = 2000
-MUTANTS_MIN = 81
+MUTANTS_MIN = 100
 # Where to begin with some of them, in place of 1. From there they are found soon and in a small
 # world; from 1, these take most of a minute.
 FIRST_SEEDS = {
     "authority-dead-stay": 171, "authority-floor": 392, "authority-kept-budget": 536,
     "authority-kept-undecided": 97, "authority-late-return": 114,
-    "authority-member-finishes-once": 166, "authority-old-process": 85, "authority-restarts": 464,
+    "authority-member-finishes-once": 166, "authority-missing-ignored": 684,
+    "authority-old-process": 85, "authority-restarts": 464,
     "authority-twin": 179, "authority-waits-for-the-finished": 202, "authority-window": 357,
     "closed-ignored": 62, "dead-stay": 197, "flip-early": 197, "legacy-blind-drop": 805,
     "legacy-small": 360, "legacy-stays-waiting": 4806,
