@@ -192,7 +192,7 @@ static void seating_open(struct seating *ret_seating, struct mst__sim_auth *sim,
 
 static void seating_place(struct seating *seating, uint32_t node, uint32_t rank)
 {
-    if (node < seating->sim->plan.nodes) {
+    if (node < seating->sim->plan.nodes && rank < seating->world) {
         seating->places[node].has = rank;
         seating->ranked[rank] = node;
     } /* else another rule is broken */

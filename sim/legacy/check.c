@@ -10,7 +10,7 @@
  * `shrunk`: a round that a peer takes part in does not fall below the minimum.
  * `sealed`: a final round keeps its members.
  * `left`: a member says only of itself that it has left.
- * `withdrawn`: a node that gives up is in no document afterwards.
+ * `withdrawn`: a node that gives up has left the document that it knows.
  * `directory`: the job's directory lives as long as a node is in the job. */
 #include <inttypes.h>
 
@@ -214,7 +214,13 @@ void mst__sim_legacy_told(struct mst__sim_legacy *sim,
 void mst__sim_legacy_gave_up(struct mst__sim_legacy *sim, const struct mst__sim_legacy_node *node)
 {
     const struct mst__legacy_doc *doc = mst__sim_v2_doc(sim);
-    if (doc == NULL || !sim->is_calm || sim->now_us - sim->calm_us < MST_SIM_LEGACY_LATE_US) {
+    /* A node that was stopped while it tidied up finds that the time for it is over. */
+    int64_t since_us = node->woken_us > sim->calm_us ? node->woken_us : sim->calm_us;
+    if (doc == NULL || !sim->is_calm || sim->now_us - since_us < MST_SIM_LEGACY_LATE_US) {
+        return;
+    }
+    /* It has decided by the document that it knows. A peer may have frozen the round since then. */
+    if (mst__sim_v2_doc_index(sim) != node->machine.doc_index) {
         return;
     }
     mst__legacy_nonce nonce = node->machine.options.nonce;

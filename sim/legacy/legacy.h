@@ -106,6 +106,8 @@ void mst__sim_v2_serve(struct mst__sim_legacy *sim, struct mst__sim_v2_request *
 void mst__sim_v2_expire(struct mst__sim_legacy *sim);
 /* The document, or NULL. */
 const struct mst__legacy_doc *mst__sim_v2_doc(const struct mst__sim_legacy *sim);
+/* When it was last written; 0 = never. */
+uint64_t mst__sim_v2_doc_index(const struct mst__sim_legacy *sim);
 /* Drop all connections; watchers are told. */
 void mst__sim_v2_hangup(struct mst__sim_legacy *sim);
 
@@ -189,6 +191,7 @@ struct mst__sim_legacy_node {
     int64_t rank;
     int64_t world;
     int64_t frozen_us; /* stopped until then */
+    int64_t woken_us;  /* when events reach it that came while it was stopped */
     int64_t cut_us;    /* off the network until then */
 };
 

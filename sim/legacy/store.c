@@ -99,6 +99,16 @@ const struct mst__legacy_doc *mst__sim_v2_doc(const struct mst__sim_legacy *sim)
     return NULL;
 }
 
+uint64_t mst__sim_v2_doc_index(const struct mst__sim_legacy *sim)
+{
+    for (size_t i = 0; i < sim->v2.count; i++) {
+        if (is_active(sim->v2.keys[i].key)) {
+            return sim->v2.keys[i].modified;
+        }
+    }
+    return 0;
+}
+
 /* --- history and watches --- */
 
 static void answer_past(struct mst__sim_v2_answer *answer, const struct mst__sim_v2_past *past)

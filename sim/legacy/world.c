@@ -494,6 +494,7 @@ static void fault_strike(struct mst__sim_legacy *sim)
             fault_count(sim, MST_SIM_FAULT_FREEZE);
             node->frozen_us =
                 sim->now_us + mst__sim_legacy_below(sim, MST_SIM_LEGACY_FREEZE_US_MAX);
+            node->woken_us = node->frozen_us;
             mst__sim_legacy_say(sim, node->index, "is stopped");
             break;
         case 3:
