@@ -79,11 +79,55 @@ static void no_changes_of_a_round_that_failed(void **state)
     assert_nothing();
 }
 
+/* A round that is forgotten takes its news along. */
+static void news_go_with_their_round(void **state)
+{
+    (void)state;
+    const struct mst_changes changes = {.size = sizeof changes, .participants_lost = 1};
+    mst__owner_lock(&owner);
+    mst__view_complete(&view, 7);
+    mst__owner_unlock(&owner);
+    mst__view_lost(&view, mst_bytes_str("gone"), 1, false);
+    mst__view_publish(&view, &changes);
+    owner.thread = pthread_self(); /* only the owner may reset */
+    mst__view_reset(&view);
+    assert_nothing();
+    struct mst_changes now = {.size = sizeof now};
+    assert_false(mst__view_get(&view, &now));
+}
+
+/* Nodes that waited and have gone again are no news. */
+static void waiting_nodes_go(void **state)
+{
+    (void)state;
+    struct mst_changes changes = {.size = sizeof changes, .nodes_waiting = 1};
+    mst__owner_lock(&owner);
+    mst__view_complete(&view, 7);
+    mst__owner_unlock(&owner);
+    assert_notice(MST_NOTICE_COMPLETE, 7);
+    mst__view_publish(&view, &changes);
+    changes.nodes_waiting = 2;
+    mst__view_publish(&view, &changes);
+    assert_notice(MST_NOTICE_WAITING, 7);
+    assert_nothing();
+    changes.nodes_waiting = 3;
+    mst__view_publish(&view, &changes);
+    changes.nodes_waiting = 0;
+    mst__view_publish(&view, &changes);
+    assert_nothing();
+    changes.nodes_waiting = 1;
+    mst__view_publish(&view, &changes);
+    assert_notice(MST_NOTICE_WAITING, 7);
+    assert_nothing();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(changes_wait_for_the_round, start, stop),
         cmocka_unit_test_setup_teardown(no_changes_of_a_round_that_failed, start, stop),
+        cmocka_unit_test_setup_teardown(news_go_with_their_round, start, stop),
+        cmocka_unit_test_setup_teardown(waiting_nodes_go, start, stop),
     };
     return MST_RUN_TESTS(tests);
 }

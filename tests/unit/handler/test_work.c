@@ -1,6 +1,7 @@
 /* unit/handler/test_work.c - how work ends, of the handlers that meet at our own server; the
  * options. */
 #include "handler/settings.h"
+#include "handler/work.h"
 #include "unit/handler/work_suite.h"
 #include "unit/node_unit.h"
 #include "unit/server_unit.h"
@@ -37,6 +38,28 @@ static void budget(void **state)
     mst_params_free(params);
 }
 
+/* Texts are cut off between two characters, and are never longer than allowed. */
+static void long_texts(void **state)
+{
+    (void)state;
+    static const char *const last[] = {"x", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
+    for (size_t size = 1; size <= 4; size++) {
+        for (size_t room = 0; room <= 4; room++) {
+            char text[MST_AUTHORITY_CAUSE_SIZE_MAX + 16];
+            struct mst__word word;
+            size_t before = MST_AUTHORITY_CAUSE_SIZE_MAX - room;
+            memset(text, 'a', before);
+            (void)snprintf(text + before, sizeof text - before, "%s%s", last[size - 1],
+                           room == 0 ? "bbb" : "");
+            mst__word_finish(&word, 0, text);
+            size_t fits = size <= room ? before + size : before;
+            assert_int_equal(word.cause.text.size, fits);
+            assert_int_equal(strlen(word.text), fits);
+            assert_memory_equal(word.text, text, fits);
+        }
+    }
+}
+
 /* A backend without finish and restart fails with MST_ENOTSUP. */
 static void no_words(void **state)
 {
@@ -63,12 +86,13 @@ int main(void)
         {.backend = "muster", .endpoint = f->text, .options = options, .has_authority = true},
         {.backend = "c10d", .endpoint = f->text, .options = options},
     };
-    struct CMUnitTest tests[2 + 2 * WORK_SUITE_TESTS] = {
+    struct CMUnitTest tests[3 + 2 * WORK_SUITE_TESTS] = {
         cmocka_unit_test(budget),
+        cmocka_unit_test(long_texts),
         cmocka_unit_test(no_words),
     };
     for (size_t i = 0; i < 2; i++) {
-        work_suite_add(&suites[i], tests + 2 + i * WORK_SUITE_TESTS);
+        work_suite_add(&suites[i], tests + 3 + i * WORK_SUITE_TESTS);
     }
     int rv = MST_RUN_TESTS(tests);
     (void)fixture_close(&state);

@@ -678,6 +678,55 @@ static void what_was_told_is_found(void **state)
     mst_store_close(store);
 }
 
+/* As above: it may still tell. */
+static int64_t look_soon(void *self)
+{
+    (void)self;
+    return mst__clock_ms() + 10;
+}
+
+/* The address of an earlier round is for an agent of torch, which publishes it only once; only if
+ * it is rank 0 again, and if its agents do not publish another one in every round. */
+static void earlier_addresses(void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        const char *master;
+        bool is_repeated;
+        bool is_known; /* the earlier address is used */
+    } rows[] = {{"node00", false, true}, {"node02", false, false}, {"node00", true, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct mst_store *first = server_store(f);
+        struct mst_store *second = NULL;
+        struct mst__bootstrap bootstrap;
+        struct mst__bootstrap_info info;
+        struct mst__bootstrap_round round = {
+            .store = first,
+            .rank = 1,
+            .master = "node00",
+            .call_ms = PLENTY_MS,
+            .wait_ms = SHORT_MS,
+            .is_repeated = rows[i].is_repeated,
+            .wake_fd = -1,
+            .watch = look_soon,
+        };
+        mst__bootstrap_init(&bootstrap, "node01", NULL, &(const struct mst_log){.level = 0});
+        assert_ok(mst_store_set(first, STR("MASTER_ADDR"), STR("node00"), PLENTY_MS, &err));
+        assert_ok(mst_store_set(first, STR("MASTER_PORT"), STR("4711"), PLENTY_MS, &err));
+        assert_ok(mst__bootstrap_run(&bootstrap, &round, &info, &err));
+        assert_string_equal(info.addr, "node00");
+        assert_ok(mst_store_prefix(first, STR("next"), &second, &err));
+        round.store = second;
+        round.master = rows[i].master;
+        assert_ok(mst__bootstrap_run(&bootstrap, &round, &info, &err));
+        assert_string_equal(info.addr, rows[i].is_known ? "node00" : "");
+        assert_int_equal(info.port, rows[i].is_known ? 4711 : 0);
+        mst__bootstrap_close(&bootstrap);
+        mst_store_close(second);
+        mst_store_close(first);
+    }
+}
+
 static void without_sharing(void **state)
 {
     struct fixture *f = *state;
@@ -893,6 +942,7 @@ int main(void)
         WITH_SERVER(emptied_with_what_is_under_way),
         WITH_SERVER(rank_0_dies_before_it_tells),
         WITH_SERVER(what_was_told_is_found),
+        WITH_SERVER(earlier_addresses),
         WITH_SERVER(without_sharing),
         WITH_SERVER(events_are_told),
         WITH_SERVER(from_many_threads),
