@@ -110,6 +110,12 @@ class Load(unittest.TestCase):
         # At most what was under way at the beginning and at the end has not been counted.
         self.assertLessEqual(done, result["ops"] + 2 * 4 * 5)
 
+    def test_warmup_does_not_count(self):
+        with harness.Server() as server:
+            (result,) = results(bench(server.port, "--op", "add", "--connections", "1",
+                                      "--requests", "10", "--warmup", "100ms", "--json"))
+        self.assertEqual(result["ops"], 10)
+
     def test_many_at_once(self):
         with harness.Server() as server:
             found = results(bench(server.port, "--op", "get", "--op", "add", "--depth", "16",

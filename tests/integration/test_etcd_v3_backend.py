@@ -496,7 +496,7 @@ class Trouble(unittest.TestCase):
                                    "leases that are older than their time", 30 * interval)
                 tap.refuse()
                 tap.cut()
-                time.sleep(interval / 2)
+                time.sleep(1.25 * interval)  # each node tries in vain, with two intervals left
                 tap.heal()
                 kept = tap.count(b"/lease/keepalive")
                 harness.wait_until(lambda: tap.count(b"/lease/keepalive") >= kept + 4,

@@ -813,6 +813,31 @@ static void test_stream(void **state)
     fake_stop(fake);
 }
 
+/* Two streams of an endpoint that fails: it is left once, for a good one. */
+static void test_streams_leave_once(void **state)
+{
+    (void)state;
+    static const struct fake_step steps[] = {
+        {OK("Transfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n"), false},
+    };
+    struct fake *bad = START(steps);
+    struct fake *good = START(steps);
+    struct mst__http_options options = {0};
+    struct mst__http *http = client_with(options, bad->port, good->port);
+    struct mst__http_stream *streams[] = {open_stream(http), open_stream(http)};
+    for (size_t i = 0; i < 2; i++) {
+        mst__http_stream_leave(streams[i], "it is silent");
+        assert_int_equal(mst__http_current(http), 1);
+        assert_true(mst__http_stream_is_left(streams[i]));
+    }
+    for (size_t i = 0; i < 2; i++) {
+        mst__http_stream_close(streams[i]);
+    }
+    mst__http_free(http);
+    fake_stop(good);
+    fake_stop(bad);
+}
+
 static void test_stream_limit(void **state)
 {
     (void)state;
@@ -948,6 +973,7 @@ int main(void)
         cmocka_unit_test(test_headers),
         cmocka_unit_test(test_interrupt),
         cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_streams_leave_once),
         cmocka_unit_test(test_stream_limit),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_options_refused),

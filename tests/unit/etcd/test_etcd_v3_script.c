@@ -632,6 +632,31 @@ static void test_watch_ranges(void **state)
     end();
 }
 
+/* Progress of one range says nothing about another one, whose events may still be on their way. */
+static void test_watch_progress_of_one(void **state)
+{
+    (void)state;
+    static const struct step steps[] = {
+        {"POST /v3/watch", 200,
+         CREATED "{\"result\":{" HEADER ",\"watch_id\":\"1\",\"created\":true}}\n"
+                 "{\"result\":{\"header\":{\"revision\":\"19\"},\"watch_id\":\"1\"}}\n",
+         "{\"create_request\":{\"key\":\"YQ==\",\"start_revision\":\"8\",\"progress_notify\":true}}"
+         "\n{\"create_request\":{\"key\":\"Yg==\",\"start_revision\":\"8\","},
+        {"POST /v3/watch", 200,
+         CREATED "{\"result\":{" HEADER
+                 ",\"watch_id\":\"1\",\"created\":true}}\n" EVENT("YQ==", "9"),
+         "{\"create_request\":{\"key\":\"YQ==\",\"start_revision\":\"8\",\"progress_notify\":true}}"
+         "\n{\"create_request\":{\"key\":\"Yg==\",\"start_revision\":\"20\","},
+    };
+    BEGIN(steps);
+    const struct mst__v3_watched watched[] = {{.key = BYTES("a")}, {.key = BYTES("b")}};
+    struct mst__v3_watch *watch = NULL;
+    assert_ok(mst__v3_watch_new(v3, watched, 2, 8, &watch, &err));
+    expect_event(watch, "a", 9);
+    mst__v3_watch_close(watch);
+    end();
+}
+
 /* A watch that is refused may lack a new token; when that does not help, it is not allowed. */
 static void test_watch_token(void **state)
 {
@@ -665,14 +690,23 @@ static void test_watch_token(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_etcd_33),          cmocka_unit_test(test_prefix_by_trial),
-        cmocka_unit_test(test_no_gateway),       cmocka_unit_test(test_write_unknown),
-        cmocka_unit_test(test_write_no_leader),  cmocka_unit_test(test_read_again),
-        cmocka_unit_test(test_grant_again),      cmocka_unit_test(test_token),
-        cmocka_unit_test(test_token_refused),    cmocka_unit_test(test_token_late),
-        cmocka_unit_test(test_watch_resumes),    cmocka_unit_test(test_watch_ranges),
-        cmocka_unit_test(test_watch_token),      cmocka_unit_test(test_one_token_for_all),
-        cmocka_unit_test(test_watch_is_checked), cmocka_unit_test(test_watch_follows),
+        cmocka_unit_test(test_etcd_33),
+        cmocka_unit_test(test_prefix_by_trial),
+        cmocka_unit_test(test_no_gateway),
+        cmocka_unit_test(test_write_unknown),
+        cmocka_unit_test(test_write_no_leader),
+        cmocka_unit_test(test_read_again),
+        cmocka_unit_test(test_grant_again),
+        cmocka_unit_test(test_token),
+        cmocka_unit_test(test_token_refused),
+        cmocka_unit_test(test_token_late),
+        cmocka_unit_test(test_watch_resumes),
+        cmocka_unit_test(test_watch_ranges),
+        cmocka_unit_test(test_watch_token),
+        cmocka_unit_test(test_one_token_for_all),
+        cmocka_unit_test(test_watch_is_checked),
+        cmocka_unit_test(test_watch_follows),
+        cmocka_unit_test(test_watch_progress_of_one),
     };
     return MST_RUN_TESTS(tests);
 }

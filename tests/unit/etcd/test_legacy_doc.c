@@ -197,6 +197,13 @@ static void test_strange_muster(void **state)
     assert_int_equal(doc.nodes.count, 0);
     assert_int_equal(doc.nodes_min, 0);
     mst__legacy_doc_close(&doc);
+    /* More nodes than ranks. */
+    doc_parse("{\"status\": \"joinable\", \"version\": \"1\", \"participants\": [0], "
+              "\"muster\": {\"nodes\": [\"000000000000000a\", \"000000000000000b\"]}}",
+              &doc);
+    assert_int_equal(doc.nodes.count, 1);
+    assert_int_equal(mst__legacy_doc_rank(&doc, 0xb), -1);
+    mst__legacy_doc_close(&doc);
     doc_parse("{\"status\": \"setup\", \"muster\": 5}", &doc);
     assert_false(doc.has_muster);
     mst__legacy_doc_close(&doc);

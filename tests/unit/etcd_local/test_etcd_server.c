@@ -353,6 +353,33 @@ static void test_dies(void **state)
     mst_etcd_server_stop(server);
 }
 
+/* What it has started ends with it. We inherit the orphan, so that we see its end for certain. */
+static void test_leaves_nothing_running(void **state)
+{
+    (void)state;
+    fixture.options.binary_path = script(SAYS_VERSION("3.4.23") "sleep 1000 >/dev/null 2>&1 &\n"
+                                                                "echo $! >child\n"
+                                                                "exit 3");
+    fixture.options.attempts = 1;
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    struct mst_etcd_server *server = NULL;
+    assert_fails(mst_etcd_server_start(&fixture.options, START_MS, &server, &err), MST_ECONN,
+                 "exit status 3");
+    int child = 0;
+    FILE *file = fopen(path_of("child"), "re");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%d", &child), 1);
+    (void)fclose(file);
+    int status = 0;
+    int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
+    while (waitpid(child, &status, WNOHANG) == 0 && mst__clock_ms() < deadline_ms) {
+        (void)poll(NULL, 0, 1);
+    }
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGKILL);
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
+}
+
 /* A stopped process does not hear SIGTERM. */
 static void test_stopped_by_force(void **state)
 {
@@ -889,6 +916,23 @@ static void test_last_words(void **state)
     }
 }
 
+/* Of a long output, the end. */
+static void test_long_output(void **state)
+{
+    (void)state;
+    fixture.options.binary_path = script(SAYS_VERSION("3.4.23") "i=0\n"
+                                                                "while [ $i -lt 60 ]; do\n"
+                                                                "    printf '%0100d\\n' $i\n"
+                                                                "    i=$((i + 1))\n"
+                                                                "done\n"
+                                                                "echo so much for that\n"
+                                                                "exit 3");
+    fixture.options.attempts = 1;
+    struct mst_etcd_server *server = NULL;
+    assert_fails(mst_etcd_server_start(&fixture.options, START_MS, &server, &err), MST_ECONN,
+                 "so much for that");
+}
+
 #define UNIT(test) cmocka_unit_test_setup_teardown(test, fixture_open, fixture_close)
 
 int main(void)
@@ -903,6 +947,7 @@ int main(void)
         UNIT(test_ipv6),
         UNIT(test_given_port),
         UNIT(test_dies),
+        UNIT(test_leaves_nothing_running),
         UNIT(test_stopped_by_force),
         UNIT(test_collected_by_others),
         UNIT(test_parent_killed),
@@ -920,6 +965,7 @@ int main(void)
         UNIT(test_wrong_options),
         UNIT(test_no_memory),
         UNIT(test_last_words),
+        UNIT(test_long_output),
     };
     return MST_RUN_TESTS(tests);
 }
