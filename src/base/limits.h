@@ -187,8 +187,8 @@ static_assert(3 * MST_WAIT_PART <= MST_TURN_STEPS, "a key, its place, and one st
 #define MST_JOB_EXPIRY_US_MAX ((int64_t)3600 * 1000000)
 #define MST_JOB_MS_MAX ((int64_t)366 * 24 * 3600 * 1000)
 
-/* Lost nodes of earlier rounds that the status of a job names, and the size of their names: the last
- * ones; the others are counted. */
+/* Lost nodes of earlier rounds that the status of a job names, and the size of their names: the
+ * last ones; the others are counted. */
 #define MST_JOB_LOST_MAX 8
 #define MST_JOB_LOST_NAMES_SIZE 512
 
