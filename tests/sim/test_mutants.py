@@ -18,7 +18,7 @@ FIRST_SEEDS = {
     "authority-old-process": 85, "authority-restarts": 464,
     "authority-twin": 179, "authority-waits-for-the-finished": 202, "authority-window": 357,
     "closed-ignored": 62, "dead-stay": 197, "flip-early": 197, "legacy-blind-drop": 805,
-    "legacy-small": 360, "legacy-stays-waiting": 4806,
+    "legacy-small": 360, "legacy-stays-waiting": 32562,
     "no-beat": 119, "peers-hurried": 154,
 }
 # No mutant may make the machine itself go round in circles: that would hide what else it breaks.
