@@ -49,7 +49,7 @@ static void *serve(void *arg)
 
 static int bind_in(struct mst__hosted *hosted,
                    const char *parent,
-                   struct mst_server_options *options,
+                   const struct mst_server_options *options,
                    struct mst_err *reterr)
 {
     static const char name[] = "/socket";
@@ -70,9 +70,10 @@ static int bind_in(struct mst__hosted *hosted,
     char host[MST_HOST_SIZE];
     const char *hosts[] = {host};
     (void)snprintf(host, sizeof host, MST_ENDPOINT_UNIX "%s%s", directory, name); /* fits */
-    options->hosts = hosts;
-    options->hosts_count = 1;
-    rv = mst_server_new(options, &hosted->server, reterr);
+    struct mst_server_options own = *options;
+    own.hosts = hosts;
+    own.hosts_count = 1;
+    rv = mst_server_new(&own, &hosted->server, reterr);
     if (rv != 0) {
         (void)rmdir(directory);
         directory[0] = '\0';
@@ -84,7 +85,7 @@ static int bind_in(struct mst__hosted *hosted,
  * be read-only, have a long name or no sockets: then the next one is tried. A directory that a
  * killed process has left behind does no harm, because each has another name. */
 static int bind_own(struct mst__hosted *hosted,
-                    struct mst_server_options *options,
+                    const struct mst_server_options *options,
                     struct mst_err *reterr)
 {
     const char *const parents[] = {getenv("TMPDIR"), "/tmp", getenv("XDG_RUNTIME_DIR"), "/dev/shm"};

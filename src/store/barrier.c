@@ -183,6 +183,7 @@ struct meeting {
     struct mst_buffer text;
     struct list list; /* of text */
     struct mst_err *reterr;
+    struct mst_err ignored; /* the errors of leaving */
 };
 
 /* The barrier's key with @suffix, and with ".@use" unless that is 0. */
@@ -411,7 +412,6 @@ static int meeting_wait(struct meeting *meeting)
  * tells whether the participant may still be in the list. */
 static int meeting_leave(struct meeting *meeting, int rv, bool *ret_is_kept)
 {
-    struct mst_err ignored;
     struct mst__backoff backoff;
     mst__backoff_init(&backoff, AGAIN_MS_FIRST, AGAIN_MS_MAX);
     *ret_is_kept = meeting->arrival->is_listed;
@@ -420,7 +420,7 @@ static int meeting_leave(struct meeting *meeting, int rv, bool *ret_is_kept)
     }
     bool was_unsure = meeting->arrival->is_unsure;
     meeting->until = mst__until_in(MST_BARRIER_LEAVE_MS);
-    meeting->reterr = &ignored;
+    meeting->reterr = &meeting->ignored;
     int left = meeting_look(meeting);
     while (left == 0) {
         if (meeting_is_over(meeting)) {

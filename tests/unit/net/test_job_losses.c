@@ -40,7 +40,7 @@ static void long_names_are_fewer(void **state)
     struct mst__job_losses losses = {0};
     char name[MST_AUTHORITY_NAME_SIZE_MAX + 1] = {0};
     add(&losses, "short", 1);
-    for (char c = 'a'; c < 'e'; c++) {
+    for (int c = 'a'; c < 'e'; c++) {
         memset(name, c, MST_AUTHORITY_NAME_SIZE_MAX);
         add(&losses, name, c);
     }
