@@ -257,6 +257,7 @@ static void one_leaves(void **state)
     assert_ok(mst_handler_leave(nodes[1].handler, &err));
     for (size_t i = 0; i < 3; i += 2) {
         assert_lost(nodes[i].handler, "node1", true);
+        mst_notice_free(take_notice(nodes[i].handler, MST_NOTICE_REOPENED));
         struct mst_changes changes = glance(nodes[i].handler);
         assert_int_equal(changes.participants_lost, 1);
         assert_true(changes.reopened);

@@ -73,7 +73,8 @@ static int come(struct mst_store *store, int64_t timeout_ms)
 
 static void *come_in_thread(void *arg)
 {
-    return come(arg, PLENTY_MS) == 0 ? NULL : arg;
+    struct mst_err own; /* the other thread has its own, too */
+    return mst_store_barrier(arg, STR("b"), 2, PLENTY_MS, &own) == 0 ? NULL : arg;
 }
 
 static void meet(struct mst_store *one, struct mst_store *other)
