@@ -501,8 +501,7 @@ static void others_wait(struct mst__agent *agent, uint32_t count)
         want(agent, MST_AGENT_REASON_JOIN);
     } else if (agent->phase == MST_AGENT_RUNNING && count > 0 && !is_noticed) {
         plan(agent, MST_AGENT_REASON_JOIN, false, INT64_MAX);
-    } else if (is_noticed && count == 0 && agent->notice_reason == MST_AGENT_REASON_JOIN &&
-               !agent->drains) {
+    } else if (is_noticed && count == 0 && agent->notice_reason == MST_AGENT_REASON_JOIN) {
         agent->notice_us = INT64_MAX; /* the waiting nodes are gone: nothing to stop for */
     }
 }

@@ -606,6 +606,7 @@ void mst__authority_adopt(struct mst__authority *authority,
                           uint32_t world)
 {
     MST_ASSERT(world > 0);
+    MST_ASSERT(!authority->is_seal_pending); /* what it has sealed itself is never given up */
     for (uint32_t i = 0; i < authority->members_count; i++) {
         struct mst__authority_member *member = &authority->members[i];
         if (member->place == MST_PLACE_HOLDING) {
@@ -619,7 +620,6 @@ void mst__authority_adopt(struct mst__authority *authority,
     /* No round was larger than the first one if that matters, so the largest known is nearest. */
     authority->first_world = world > authority->first_world ? world : authority->first_world;
     authority->unknown_count = world;
-    authority->is_seal_pending = false;
     authority->reclaim_us = time_after(authority->now_us, authority->options.reclaim_us);
     authority->sealed_us = authority->now_us;
     mst__authority_move(authority, MST_AUTHORITY_RECLAIMING, MST_AUTHORITY_WHY_CLAIMED);

@@ -225,6 +225,14 @@ static void notices_overlap(void **state)
     run(1);
     assert_int_equal(agent.reason, MST_AGENT_REASON_FAILURE);
     assert_true(mst__agent_due_us(&agent) == INT64_MAX);
+
+    others_wait(1);
+    drain(INT64_MAX);
+    others_wait(0); /* the newcomers are gone, the node has to leave as before */
+    assert_true(is_due_in(60 * SECOND_US));
+    pass(60 * SECOND_US);
+    both_exit();
+    assert_effects("signal 15; leave; end 4; ");
 }
 
 /* The machine is taken away at a time that is known: notice that long before it. */

@@ -347,6 +347,30 @@ static void fixed_after_a_restart(void **state)
     run_close(&run);
 }
 
+/* The largest round that members tell of is nearest to the first one. */
+static void fixed_by_an_older_round(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init_epoch(&run, 1, 4, 8);
+    run.is_fixed = true;
+    struct mst__announcement said = run_announcement(&run, "paused");
+    said.claim = (struct mst__claim){.epoch = 7, .round = 3, .world = 3, .rank = 2, .holds = true};
+    assert_int_equal(run_say(&run, &said), 0);
+    said = run_announcement(&run, "a");
+    said.claim = (struct mst__claim){.epoch = 7, .round = 4, .world = 1, .rank = 0, .holds = true};
+    assert_int_equal(run_say(&run, &said), 0);
+    assert_told(&run, "expelled paused; ");
+    run_join(&run, "b");
+    run_join(&run, "c");
+    run_join(&run, "d");
+    run.log_size = 0;
+    run.log[0] = '\0';
+    run_back(&run, "a");
+    assert_told(&run, "sealed 8/5 of 3 at a a=0 b=1 c=2; spare d; ");
+    run_close(&run);
+}
+
 static void fixed_for_all(void **state)
 {
     (void)state;
@@ -371,6 +395,7 @@ int main(void)
         cmocka_unit_test(properties),
         cmocka_unit_test(fixed_keeps_its_size),
         cmocka_unit_test(fixed_after_a_restart),
+        cmocka_unit_test(fixed_by_an_older_round),
         cmocka_unit_test(fixed_for_all),
     };
     return MST_RUN_TESTS(tests);

@@ -573,7 +573,9 @@ static void a_loser_reads_after_its_wait(void **unused)
     state_add_participant(&record, node_named("a", 1), 0, WORLD_WALL_US);
     assert_int_equal(bench_hold(&bench, &record), MST_EFFECT_WRITE);
     assert_int_equal(bench.effect.state->participants.count, 2);
+    assert_int_equal(bench.session.losses, 1);
     assert_int_equal(bench_won(&bench), MST_EFFECT_WAIT);
+    assert_int_equal(bench.session.losses, 0); /* the next write waits no longer than the first */
     mst__state_close(&record);
     bench_close(&bench);
 }

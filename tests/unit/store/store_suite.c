@@ -98,6 +98,9 @@ void suite_several_keys(struct mst_store *store)
     assert_ok(mst_store_append(store, STR("m1"), STR("bc"), PLENTY_MS, &err));
     assert_ok(mst_store_append(store, STR("new"), STR("n"), PLENTY_MS, &err));
     assert_value(store, "m1", STR("abc"));
+    struct mst_bytes repeated[] = {STR("m1"), STR("m2"), STR("m1")};
+    assert_ok(mst_store_multi_set(store, repeated, contents, 3, PLENTY_MS, &err));
+    assert_value(store, "m1", STR("ccc")); /* the last one counts */
     assert_value(store, "new", STR("n"));
     struct mst_keys list = {0};
     assert_ok(mst_store_list(store, PLENTY_MS, &list, &err));
