@@ -65,7 +65,7 @@ struct mst_handler_ops {
 /** Clear @ops and set its size. @size is `sizeof *ops`. Thread-safe; cannot fail. */
 MST_API void mst_handler_ops_init(struct mst_handler_ops *ops, size_t size);
 
-/** Wrap @self (taken on success) as a handler. @ops is copied.
+/** Wrap @self (may be NULL; taken on success) as a handler. @ops is copied.
  *
  * Returns 0, MST_EINVAL if next or free is missing or the size is invalid, MST_ENOTSUP for
  * operations that this library does not know, MST_ENOMEM. Thread-safe. */

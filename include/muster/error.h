@@ -1,8 +1,13 @@
 /* muster/error.h - error codes, and the sentence that goes with one.
  *
  * A call that can fail returns 0 or a negative MST_E code. If it takes a `struct mst_err *`, it
- * fills that on failure only: what failed, with which peer, and what to do. NULL is allowed. The
- * calls of this header are thread-safe and async-signal-safe, and cannot fail. */
+ * fills that on failure only: what failed, with which peer, and what to do. It may be NULL. The
+ * calls of this header are thread-safe and async-signal-safe, and cannot fail.
+ *
+ * An argument may be NULL where the comment of its call says so. So may the pointer for a callback,
+ * an array without elements, and the data of no bytes. With any other NULL, a call that can fail
+ * returns MST_EINVAL, and the error names the argument; the rest do nothing, and return 0, false,
+ * NULL or an empty text. */
 #ifndef MST_ERROR_H
 #define MST_ERROR_H
 

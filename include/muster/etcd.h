@@ -92,7 +92,7 @@ MST_API int mst_etcd_server_pid(const struct mst_etcd_server *server);
  * status or signal. */
 MST_API bool mst_etcd_server_is_running(struct mst_etcd_server *server, struct mst_err *reterr);
 
-/** Stop it, after five seconds by force, and remove its temporary files. NULL is allowed. */
+/** Stop it, after five seconds by force, and remove its temporary files. @server may be NULL. */
 MST_API void mst_etcd_server_stop(struct mst_etcd_server *server);
 
 #ifdef __cplusplus

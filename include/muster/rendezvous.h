@@ -31,8 +31,8 @@ struct mst_params; /* opaque */
 /**
  * Make the parameters of a rendezvous: its @backend (`muster`, `c10d`, `etcd-v2`, `etcd-v3`,
  * `etcd`, `static`, or a custom one) and its job, @run_id. Both are copied. The setters below add
- * the rest; only mst_params_set_nodes is required. The caller releases @ret_params with
- * mst_params_free.
+ * the rest; only mst_params_set_nodes is required. @run_id may be NULL: that is an empty one. The
+ * caller releases @ret_params with mst_params_free.
  *
  * Returns 0, MST_EINVAL for an empty backend, MST_ENOMEM. mst_handler_new refuses an empty run id
  * and an unknown backend.
@@ -53,12 +53,12 @@ MST_API int mst_params_from_url(const char *url,
                                 struct mst_params **ret_params,
                                 struct mst_err *reterr);
 
-/** Release @params. Handlers made from it have copies. NULL is allowed. */
+/** Release @params, which may be NULL. Handlers made from it have copies. */
 MST_API void mst_params_free(struct mst_params *params);
 
 /** Where nodes meet: `host:port`, `[::1]:29400`, `unix:/path`, a path; for an etcd also a list with
- * commas. Copied. NULL and "" select the backend's default on this machine. mst_handler_new checks
- * it. Returns 0, or MST_ENOMEM without an effect. */
+ * commas. Copied. @endpoint may be NULL: that and "" select the backend's default on this machine.
+ * mst_handler_new checks it. Returns 0, or MST_ENOMEM without an effect. */
 MST_API int mst_params_set_endpoint(struct mst_params *params,
                                     const char *endpoint,
                                     struct mst_err *reterr);
@@ -70,15 +70,15 @@ MST_API int mst_params_set_nodes(struct mst_params *params,
                                  int64_t nodes_max,
                                  struct mst_err *reterr);
 
-/** The host name or address under which others reach this node. Copied. NULL, the default =
- * detect it. Returns 0, or MST_ENOMEM without an effect. */
+/** The host name or address under which others reach this node. Copied. @local_addr may be NULL,
+ * the default: detect it. Returns 0, or MST_ENOMEM without an effect. */
 MST_API int mst_params_set_local_addr(struct mst_params *params,
                                       const char *local_addr,
                                       struct mst_err *reterr);
 
 /** Set option @key to @value (both copied); the last call wins. mst_handler_new checks options.
- * Returns 0, MST_EINVAL for an empty key or no value, MST_ELIMIT for too many options, MST_ENOMEM;
- * on failure without an effect. */
+ * Returns 0, MST_EINVAL for an empty key, MST_ELIMIT for too many options, MST_ENOMEM; on failure
+ * without an effect. */
 MST_API int mst_params_set(struct mst_params *params,
                            const char *key,
                            const char *value,
@@ -109,10 +109,10 @@ MST_API const char *mst_params_local_addr(const struct mst_params *params);
 MST_API int64_t mst_params_nodes_min(const struct mst_params *params);
 MST_API int64_t mst_params_nodes_max(const struct mst_params *params);
 
-/** Typed access to options. @ret is @fallback if the option is not set. MST_EINVAL, which names
- * option and value, if it has another type. Text is owned by @params. Booleans are
- * `1 true t yes y` and `0 false f no n`, in upper or lower case. Durations are seconds, or have a
- * unit: `250ms`, `1.5s`, `5m`, `2h`. */
+/** Typed access to options. @ret is @fallback if the option is not set; a text's @fallback may be
+ * NULL. MST_EINVAL, which names option and value, if it has another type. Text is owned by @params.
+ * Booleans are `1 true t yes y` and `0 false f no n`, in upper or lower case. Durations are
+ * seconds, or have a unit: `250ms`, `1.5s`, `5m`, `2h`. */
 MST_API const char *mst_params_text(const struct mst_params *params,
                                     const char *key,
                                     const char *fallback);
@@ -155,7 +155,8 @@ struct mst_event {
 typedef void (*mst_event_fn)(void *arg, const struct mst_event *event);
 
 /** Set the receivers of events and log lines of handlers made from @params. @log is copied. @fn and
- * @arg, and those of @log, must outlive the handlers. NULL, the default = none. */
+ * @arg, and those of @log, must outlive the handlers. @fn and @log may be NULL, the default:
+ * none. */
 MST_API void mst_params_on_event(struct mst_params *params, mst_event_fn fn, void *arg);
 MST_API void mst_params_log(struct mst_params *params, const struct mst_log *log);
 
@@ -252,7 +253,7 @@ MST_API int mst_handler_new(const struct mst_params *params,
                             struct mst_handler **ret_handler,
                             struct mst_err *reterr);
 
-/** Release @handler. No other call on it may be under way. NULL is allowed. A node that is in a
+/** Release @handler, which may be NULL. No other call on it may be under way. A node that is in a
  * round or waits for one leaves first, which takes at most 2 s. A node that serves a closed
  * rendezvous first waits up to 2.5 s for the others to notice.
  *
@@ -307,7 +308,7 @@ struct mst_notice {
     struct mst_err err; /* FAILED, UNREACHABLE */
 };
 
-/** Release @notice. NULL is allowed. Thread-safe. */
+/** Release @notice, which may be NULL. Thread-safe. */
 MST_API void mst_notice_free(struct mst_notice *notice);
 
 /**
@@ -406,8 +407,8 @@ MST_API int mst_handler_poll(struct mst_handler *handler,
                              struct mst_changes *ret,
                              struct mst_err *reterr);
 
-/** A descriptor that is readable while a notice is pending; -1 if the backend has none. Owned by
- * @handler. */
+/** A descriptor that is readable while a notice is pending; -1 if the backend has none, or
+ * @handler is NULL. Owned by @handler. */
 MST_API int mst_handler_fd(const struct mst_handler *handler);
 
 /** Make the calls that are blocked now return MST_ECANCELED: mst_handler_next, which withdraws its

@@ -96,7 +96,7 @@ MST_API void mst_server_stop(struct mst_server *server);
 MST_API void mst_server_dump(struct mst_server *server);
 
 /** Close the listening sockets and release @server. mst_server_run must have returned, or not have
- * been called. NULL is allowed. */
+ * been called. @server may be NULL. */
 MST_API void mst_server_free(struct mst_server *server);
 
 #ifdef __cplusplus

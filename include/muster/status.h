@@ -138,7 +138,7 @@ MST_API int mst_status_job(const struct mst_params *params,
                            struct mst_status **ret_status,
                            struct mst_err *reterr);
 
-/** Release @status and everything in it. NULL is allowed. */
+/** Release @status, which may be NULL, and everything in it. */
 MST_API void mst_status_free(struct mst_status *status);
 
 /** Remove the nodes for which @keep returns false from @status, and adjust the counts. */
@@ -203,7 +203,7 @@ MST_API int mst_status_watch_next(struct mst_status_watch *watch,
                                   struct mst_status **ret_status,
                                   struct mst_err *reterr);
 
-/** Release it. NULL is allowed. */
+/** Release @watch, which may be NULL. */
 MST_API void mst_status_watch_free(struct mst_status_watch *watch);
 
 /* --- who should be there --- */
@@ -220,7 +220,7 @@ struct mst_expected; /* opaque */
 MST_API int mst_expected_new(const char *names,
                              struct mst_expected **ret_expected,
                              struct mst_err *reterr);
-/** Release it. NULL is allowed. */
+/** Release @expected, which may be NULL. */
 MST_API void mst_expected_free(struct mst_expected *expected);
 
 /** Whether @node is one of them. */
@@ -258,8 +258,8 @@ struct mst_status_list {
 };
 
 /**
- * List the jobs of the server at @endpoint (`host:port` or `unix:/path`; empty or NULL =
- * localhost:29400).
+ * List the jobs of the server at @endpoint: `host:port` or `unix:/path`. @endpoint may be NULL:
+ * that and "" stand for localhost:29400.
  *
  * Returns 0; MST_ENOTSUP: the server does not serve jobs, or is too old to list them; MST_EINVAL;
  * MST_ECONN, MST_ERESOLVE, MST_ETIMEOUT, MST_EPROTO, MST_ENOMEM.
@@ -269,7 +269,7 @@ MST_API int mst_status_jobs(const char *endpoint,
                             struct mst_status_list **ret_list,
                             struct mst_err *reterr);
 
-/** Release it. NULL is allowed. */
+/** Release @list, which may be NULL. */
 MST_API void mst_status_list_free(struct mst_status_list *list);
 
 /** As mst_status_json: what `/jobs` answers. */
@@ -281,7 +281,8 @@ MST_API int mst_status_list_json(const struct mst_status_list *list,
 
 /**
  * Close the job that @params name permanently. All nodes are told @reason and @owner, the name of
- * who closes it; NULL = none. A job that is closed already is left as it is.
+ * who closes it. @reason and @owner may be NULL: none. A job that is closed already is left as
+ * it is.
  *
  * Returns 0; MST_ENOTFOUND: no such job; MST_ENOTSUP: `static`, or a @reason that the backend
  * cannot store; or an error of mst_status_job.

@@ -108,7 +108,7 @@ MST_API struct mst_bytes mst_store_key_prefix(const struct mst_store *store);
  */
 MST_API void mst_store_interrupt(struct mst_store *store);
 
-/** Release the handle. No other call on it may be under way. NULL is allowed. */
+/** Release the handle. No other call on it may be under way. @store may be NULL. */
 MST_API void mst_store_close(struct mst_store *store);
 
 /** Set @key. On success the server has stored it. */
@@ -221,7 +221,7 @@ struct mst_keys {
     struct mst_buffer memory; /* the memory of the keys */
 };
 
-/** Release the memory of @keys and empty it. A zeroed list is allowed. */
+/** Release the memory of @keys (may be NULL) and empty it. A zeroed list is allowed. */
 MST_API void mst_keys_free(struct mst_keys *keys);
 
 /** All keys under the store's prefix, without it, in no particular order. */

@@ -39,10 +39,10 @@ static inline struct mst_bytes mst_bytes_of(const void *data, size_t size)
     return bytes;
 }
 
-/** The bytes of a C string, without its NUL, borrowed. @text must not be NULL. */
+/** The bytes of a C string, without its NUL, borrowed. None if @text is NULL. */
 static inline struct mst_bytes mst_bytes_str(const char *text)
 {
-    return mst_bytes_of(text, strlen(text));
+    return mst_bytes_of(text, text == NULL ? 0 : strlen(text));
 }
 
 /** Bytes allocated by the library; the caller releases them with mst_buffer_free. A NUL follows the
@@ -52,8 +52,8 @@ struct mst_buffer {
     size_t size;
 };
 
-/** Release the memory of @buffer and empty it. A zeroed buffer is allowed. Thread-safe, also after
- * fork. */
+/** Release the memory of @buffer (may be NULL) and empty it. A zeroed buffer is allowed.
+ * Thread-safe, also after fork. */
 MST_API void mst_buffer_free(struct mst_buffer *buffer);
 
 #ifdef __cplusplus

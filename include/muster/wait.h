@@ -18,8 +18,8 @@ extern "C" {
 typedef void (*mst_wait_fn)(void *arg);
 
 /** Call @fn whenever calls of this thread wait: after a signal, and at least every 50 ms. Affects
- * the calling thread only, until set again; NULL, the default = none. Cannot fail. A forked child
- * keeps it. */
+ * the calling thread only, until set again; @fn may be NULL, the default: none. Cannot fail. A
+ * forked child keeps it. */
 MST_API void mst_on_wait(mst_wait_fn fn, void *arg);
 
 #ifdef __cplusplus

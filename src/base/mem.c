@@ -121,6 +121,8 @@ bool mst__mem_failed(void)
 
 void mst_buffer_free(struct mst_buffer *buffer)
 {
-    mst__free(buffer->data);
-    *buffer = (struct mst_buffer){0};
+    if (buffer != NULL) {
+        mst__free(buffer->data);
+        *buffer = (struct mst_buffer){0};
+    }
 }

@@ -16,7 +16,7 @@ static size_t size_of(const void *given)
 
 int mst__sized_check(const void *given, const char *name, struct mst_err *reterr)
 {
-    size_t size = given == NULL ? 0 : size_of(given);
+    size_t size = size_of(given);
     if (size < sizeof size || size > MST_SIZED_MAX) {
         return mst__fail(reterr, MST_EINVAL, 0, "size %zu of struct %s; set it up with %s_init",
                          size, name, name);
@@ -26,7 +26,7 @@ int mst__sized_check(const void *given, const char *name, struct mst_err *reterr
 
 void mst__sized_init(void *to, size_t size, const void *defaults, size_t defaults_size)
 {
-    if (size < sizeof size) {
+    if (to == NULL || size < sizeof size) {
         return;
     }
     memset(to, 0, size);

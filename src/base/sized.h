@@ -11,7 +11,7 @@
 int mst__sized_check(const void *given, const char *name, struct mst_err *reterr);
 
 /* Set the size and fill the rest of the @size bytes of @to from @defaults (may be NULL), then with
- * zeros. Writes nothing if @size has no room for a size. */
+ * zeros. Writes nothing if @to is NULL or @size has no room for a size. */
 void mst__sized_init(void *to, size_t size, const void *defaults, size_t defaults_size);
 
 /* Copy the caller's @given to @to, a struct of @to_size bytes. Fields that an older caller lacks

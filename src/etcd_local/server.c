@@ -18,6 +18,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/require.h"
 #include "base/sized.h"
 #include "base/until.h"
 #include "etcd/http.h"
@@ -400,6 +401,9 @@ static int attempt_start(struct mst_etcd_server *server,
 
 static int check_options(const struct mst_etcd_options *options, struct mst_err *reterr)
 {
+    if (options->host == NULL) {
+        return mst__fail(reterr, MST_EINVAL, 0, "mst_etcd_server_start: options->host is NULL");
+    }
     if (options->output == MST_ETCD_OUTPUT_FILE && options->output_path == NULL) {
         return mst__fail(reterr, MST_EINVAL, 0, "etcd options: output to a file, and no path");
     }
@@ -516,18 +520,19 @@ static int server_start(struct mst_etcd_server *server,
     return rv == 0 ? start_all(server, options, until, reterr) : rv;
 }
 
-int mst_etcd_server_start(const struct mst_etcd_options *given,
+int mst_etcd_server_start(const struct mst_etcd_options *options,
                           int64_t timeout_ms,
                           struct mst_etcd_server **ret_server,
                           struct mst_err *reterr)
 {
+    MST_REQUIRE(ret_server, reterr);
     struct mst_etcd_options taken;
     mst_etcd_options_init(&taken, sizeof taken);
-    const struct mst_etcd_options *options = &taken;
     int rv = 0;
-    if (given != NULL) {
-        rv = mst__sized_take(&taken, sizeof taken, given, "mst_etcd_options", reterr);
+    if (options != NULL) {
+        rv = mst__sized_take(&taken, sizeof taken, options, "mst_etcd_options", reterr);
     }
+    options = &taken;
     if (rv == 0) {
         rv = check_options(options, reterr);
     }
@@ -555,27 +560,31 @@ int mst_etcd_server_start(const struct mst_etcd_options *given,
 
 const char *mst_etcd_server_endpoint(const struct mst_etcd_server *server)
 {
-    return server->endpoint_text;
+    return server == NULL ? "" : server->endpoint_text;
 }
 
 uint16_t mst_etcd_server_port(const struct mst_etcd_server *server)
 {
-    return server->endpoint.port;
+    return server == NULL ? 0 : server->endpoint.port;
 }
 
 const char *mst_etcd_server_version(const struct mst_etcd_server *server)
 {
-    return server->binary.version;
+    return server == NULL ? "" : server->binary.version;
 }
 
 int mst_etcd_server_pid(const struct mst_etcd_server *server)
 {
-    return (int)mst__process_pid(server->process);
+    return server == NULL ? 0 : (int)mst__process_pid(server->process);
 }
 
 bool mst_etcd_server_is_running(struct mst_etcd_server *server, struct mst_err *reterr)
 {
     struct mst__process_end end;
+    if (server == NULL) {
+        (void)mst__fail(reterr, MST_EINVAL, 0, "%s: server is NULL", __func__);
+        return false;
+    }
     if (!mst__process_has_ended(server->process, &end)) {
         return true;
     }

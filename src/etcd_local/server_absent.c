@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/err.h"
+#include "base/require.h"
 #include "base/sized.h"
 
 void mst_etcd_options_init(struct mst_etcd_options *options, size_t size)
@@ -17,9 +18,9 @@ int mst_etcd_server_start(const struct mst_etcd_options *options,
                           struct mst_etcd_server **ret_server,
                           struct mst_err *reterr)
 {
+    MST_REQUIRE(ret_server, reterr);
     (void)options;
     (void)timeout_ms;
-    (void)ret_server;
     return mst__fail(reterr, MST_ENOTSUP, 0, "this muster was built without etcd");
 }
 

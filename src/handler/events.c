@@ -112,6 +112,9 @@ static const char *state_name(enum mst_node_state state)
 void mst_event_json(void *arg, const struct mst_event *event)
 {
     const int *fd = arg;
+    if (fd == NULL || event == NULL) {
+        return;
+    }
     struct mst__json_writer line;
     mst__json_writer_init(&line, LINE_SIZE_MAX);
     mst__json_put_begin(&line, NULL, '{');

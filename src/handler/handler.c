@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/require.h"
 #include "base/sized.h"
 #include "handler/params.h"
 
@@ -28,14 +29,15 @@ static bool is_ours(const struct mst_handler *handler)
     return handler != NULL && handler->process == getpid();
 }
 
-/* Fail @call: @handler is NULL or belongs to another process, or another argument is NULL. */
-static int refuse(const struct mst_handler *handler, const char *call, struct mst_err *reterr)
-{
-    bool is_foreign = handler != NULL && !is_ours(handler);
-    return mst__fail(reterr, MST_EINVAL, 0, "%s %s", call,
-                     is_foreign ? "with a handler that was made by another process"
-                                : "without a handler");
-}
+/* As MST_REQUIRE, and @handler must belong to this process. */
+#define REQUIRE_OURS(handler, reterr)                                                         \
+    do {                                                                                      \
+        MST_REQUIRE(handler, reterr);                                                         \
+        if (!is_ours(handler)) {                                                              \
+            return mst__fail(reterr, MST_EINVAL, 0,                                           \
+                             "%s with a handler that was made by another process", __func__); \
+        }                                                                                     \
+    } while (0)
 
 static int unsupported(const struct mst_handler *handler, const char *what, struct mst_err *reterr)
 {
@@ -69,6 +71,8 @@ int mst_handler_wrap(const struct mst_handler_ops *ops,
                      struct mst_handler **ret_handler,
                      struct mst_err *reterr)
 {
+    MST_REQUIRE(ops, reterr);
+    MST_REQUIRE(ret_handler, reterr);
     struct mst_handler_ops taken = {.size = sizeof taken}; /* missing in an older caller's = NULL */
     int rv = mst__sized_take(&taken, sizeof taken, ops, "mst_handler_ops", reterr);
     if (rv != 0) {
@@ -126,26 +130,20 @@ static int cannot_begin(const struct mst_handler *handler, struct mst_err *reter
 
 int mst_handler_connect(struct mst_handler *handler, int64_t timeout_ms, struct mst_err *reterr)
 {
-    if (!is_ours(handler)) {
-        return refuse(handler, "mst_handler_connect", reterr);
-    }
+    REQUIRE_OURS(handler, reterr);
     return handler->ops.connect == NULL ? 0
                                         : handler->ops.connect(handler->self, timeout_ms, reterr);
 }
 
 int mst_handler_linger(struct mst_handler *handler, int64_t timeout_ms, struct mst_err *reterr)
 {
-    if (!is_ours(handler)) {
-        return refuse(handler, "mst_handler_linger", reterr);
-    }
+    REQUIRE_OURS(handler, reterr);
     return handler->ops.linger == NULL ? 0 : handler->ops.linger(handler->self, timeout_ms, reterr);
 }
 
 int mst_handler_begin(struct mst_handler *handler, int64_t timeout_ms, struct mst_err *reterr)
 {
-    if (!is_ours(handler)) {
-        return refuse(handler, "mst_handler_begin", reterr);
-    }
+    REQUIRE_OURS(handler, reterr);
     return handler->ops.begin == NULL ? cannot_begin(handler, reterr)
                                       : handler->ops.begin(handler->self, timeout_ms, reterr);
 }
@@ -155,9 +153,8 @@ int mst_handler_take(struct mst_handler *handler,
                      struct mst_notice **ret_notice,
                      struct mst_err *reterr)
 {
-    if (!is_ours(handler) || ret_notice == NULL) {
-        return refuse(handler, "mst_handler_take", reterr);
-    }
+    REQUIRE_OURS(handler, reterr);
+    MST_REQUIRE(ret_notice, reterr);
     return handler->ops.take == NULL
                ? cannot_begin(handler, reterr)
                : handler->ops.take(handler->self, timeout_ms, ret_notice, reterr);
@@ -168,9 +165,8 @@ int mst_handler_await(struct mst_handler *handler,
                       bool *ret_is_over,
                       struct mst_err *reterr)
 {
-    if (!is_ours(handler) || ret_is_over == NULL) {
-        return refuse(handler, "mst_handler_await", reterr);
-    }
+    REQUIRE_OURS(handler, reterr);
+    MST_REQUIRE(ret_is_over, reterr);
     *ret_is_over = false;
     return handler->ops.await == NULL
                ? cannot_begin(handler, reterr)
@@ -179,9 +175,7 @@ int mst_handler_await(struct mst_handler *handler,
 
 int mst_handler_abandon(struct mst_handler *handler, struct mst_err *reterr)
 {
-    if (!is_ours(handler)) {
-        return refuse(handler, "mst_handler_abandon", reterr);
-    }
+    REQUIRE_OURS(handler, reterr);
     return handler->ops.abandon == NULL ? cannot_begin(handler, reterr)
                                         : handler->ops.abandon(handler->self, reterr);
 }
@@ -202,9 +196,8 @@ int mst_handler_round(struct mst_handler *handler,
                       struct mst_rendezvous *ret,
                       struct mst_err *reterr)
 {
-    if (!is_ours(handler)) {
-        return refuse(handler, "mst_handler_round", reterr);
-    }
+    REQUIRE_OURS(handler, reterr);
+    MST_REQUIRE(ret, reterr);
     struct mst_rendezvous found = {.size = sizeof found};
     int rv = mst__sized_check(ret, "mst_rendezvous", reterr);
     if (rv == 0) {
@@ -219,9 +212,8 @@ int mst_handler_next(struct mst_handler *handler,
                      struct mst_rendezvous *ret,
                      struct mst_err *reterr)
 {
-    if (!is_ours(handler)) {
-        return refuse(handler, "mst_handler_next", reterr);
-    }
+    REQUIRE_OURS(handler, reterr);
+    MST_REQUIRE(ret, reterr);
     struct mst_rendezvous found = {.size = sizeof found};
     int rv = mst__sized_check(ret, "mst_rendezvous", reterr);
     rv = rv == 0 ? handler->ops.next(handler->self, timeout_ms, &found, reterr) : rv;
@@ -230,9 +222,8 @@ int mst_handler_next(struct mst_handler *handler,
 
 int mst_handler_is_closed(struct mst_handler *handler, bool *ret, struct mst_err *reterr)
 {
-    if (!is_ours(handler) || ret == NULL) {
-        return refuse(handler, "mst_handler_is_closed", reterr);
-    }
+    REQUIRE_OURS(handler, reterr);
+    MST_REQUIRE(ret, reterr);
     if (handler->ops.is_closed == NULL) {
         *ret = false;
         return 0;
@@ -242,17 +233,14 @@ int mst_handler_is_closed(struct mst_handler *handler, bool *ret, struct mst_err
 
 int mst_handler_set_closed(struct mst_handler *handler, struct mst_err *reterr)
 {
-    if (!is_ours(handler)) {
-        return refuse(handler, "mst_handler_set_closed", reterr);
-    }
+    REQUIRE_OURS(handler, reterr);
     return handler->ops.set_closed == NULL ? 0 : handler->ops.set_closed(handler->self, reterr);
 }
 
 int mst_handler_nodes_waiting(struct mst_handler *handler, int64_t *ret, struct mst_err *reterr)
 {
-    if (!is_ours(handler) || ret == NULL) {
-        return refuse(handler, "mst_handler_nodes_waiting", reterr);
-    }
+    REQUIRE_OURS(handler, reterr);
+    MST_REQUIRE(ret, reterr);
     if (handler->ops.nodes_waiting == NULL) {
         *ret = 0;
         return 0;
@@ -277,9 +265,8 @@ int mst_handler_poll(struct mst_handler *handler,
                      struct mst_changes *ret,
                      struct mst_err *reterr)
 {
-    if (!is_ours(handler)) {
-        return refuse(handler, "mst_handler_poll", reterr);
-    }
+    REQUIRE_OURS(handler, reterr);
+    MST_REQUIRE(ret, reterr);
     int rv = mst__sized_check(ret, "mst_changes", reterr);
     if (rv != 0) {
         return rv;
@@ -348,9 +335,9 @@ int mst_handler_set_extra(struct mst_handler *handler,
                           int64_t timeout_ms,
                           struct mst_err *reterr)
 {
-    if (!is_ours(handler) || name == NULL || json == NULL) {
-        return refuse(handler, "mst_handler_set_extra", reterr);
-    }
+    REQUIRE_OURS(handler, reterr);
+    MST_REQUIRE(name, reterr);
+    MST_REQUIRE(json, reterr);
     return handler->ops.set_extra == NULL
                ? unsupported(handler, "has no extra data", reterr)
                : handler->ops.set_extra(handler->self, name, json, timeout_ms, reterr);
@@ -362,9 +349,9 @@ int mst_handler_get_extra(struct mst_handler *handler,
                           struct mst_buffer *ret_json,
                           struct mst_err *reterr)
 {
-    if (!is_ours(handler) || name == NULL || ret_json == NULL) {
-        return refuse(handler, "mst_handler_get_extra", reterr);
-    }
+    REQUIRE_OURS(handler, reterr);
+    MST_REQUIRE(name, reterr);
+    MST_REQUIRE(ret_json, reterr);
     return handler->ops.get_extra == NULL
                ? unsupported(handler, "has no extra data", reterr)
                : handler->ops.get_extra(handler->self, name, timeout_ms, ret_json, reterr);
@@ -372,17 +359,13 @@ int mst_handler_get_extra(struct mst_handler *handler,
 
 int mst_handler_leave(struct mst_handler *handler, struct mst_err *reterr)
 {
-    if (!is_ours(handler)) {
-        return refuse(handler, "mst_handler_leave", reterr);
-    }
+    REQUIRE_OURS(handler, reterr);
     return handler->ops.leave == NULL ? 0 : handler->ops.leave(handler->self, reterr);
 }
 
 int mst_handler_shutdown(struct mst_handler *handler, struct mst_err *reterr)
 {
-    if (!is_ours(handler)) {
-        return refuse(handler, "mst_handler_shutdown", reterr);
-    }
+    REQUIRE_OURS(handler, reterr);
     return handler->ops.shutdown == NULL ? 0 : handler->ops.shutdown(handler->self, reterr);
 }
 
@@ -393,9 +376,7 @@ int mst_handler_finish(struct mst_handler *handler,
                        const char *text,
                        struct mst_err *reterr)
 {
-    if (!is_ours(handler)) {
-        return refuse(handler, "mst_handler_finish", reterr);
-    }
+    REQUIRE_OURS(handler, reterr);
     return handler->ops.finish == NULL
                ? unsupported(handler, "cannot tell how work ends", reterr)
                : handler->ops.finish(handler->self, status, text == NULL ? "" : text, reterr);
@@ -405,9 +386,8 @@ int mst_handler_restart(struct mst_handler *handler,
                         const struct mst_failure *failure,
                         struct mst_err *reterr)
 {
-    if (!is_ours(handler)) {
-        return refuse(handler, "mst_handler_restart", reterr);
-    }
+    REQUIRE_OURS(handler, reterr);
+    MST_REQUIRE(failure, reterr);
     struct mst_failure taken;
     mst_failure_init(&taken, sizeof taken);
     int rv = mst__sized_take(&taken, sizeof taken, failure, "mst_failure", reterr);

@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/nearest.h"
 #include "base/number.h"
+#include "base/require.h"
 #include "base/unicode.h"
 
 /* --- options --- */
@@ -147,6 +148,7 @@ static int replace_text(char **field, const char *text, const char *what, struct
 
 int mst_params_set_endpoint(struct mst_params *params, const char *endpoint, struct mst_err *reterr)
 {
+    MST_REQUIRE(params, reterr);
     return replace_text(&params->endpoint, endpoint == NULL ? "" : endpoint, "endpoint", reterr);
 }
 
@@ -154,6 +156,7 @@ int mst_params_set_local_addr(struct mst_params *params,
                               const char *local_addr,
                               struct mst_err *reterr)
 {
+    MST_REQUIRE(params, reterr);
     return replace_text(&params->local_addr, local_addr, "local address", reterr);
 }
 
@@ -162,7 +165,9 @@ int mst_params_new(const char *backend,
                    struct mst_params **ret_params,
                    struct mst_err *reterr)
 {
-    if (backend == NULL || backend[0] == '\0') {
+    MST_REQUIRE(backend, reterr);
+    MST_REQUIRE(ret_params, reterr);
+    if (backend[0] == '\0') {
         return mst__fail(reterr, MST_EINVAL, 0, "backend missing; name one, such as c10d");
     }
     struct mst_params *params = mst__calloc(1, sizeof *params);
@@ -221,49 +226,55 @@ int mst__params_copy(const struct mst_params *params,
 
 void mst_params_ignore_unknown(struct mst_params *params, bool ignores)
 {
-    params->ignores_unknown = ignores;
+    if (params != NULL) {
+        params->ignores_unknown = ignores;
+    }
 }
 
 void mst_params_on_event(struct mst_params *params, mst_event_fn fn, void *arg)
 {
-    params->on_event = fn;
-    params->on_event_arg = arg;
+    if (params != NULL) {
+        params->on_event = fn;
+        params->on_event_arg = arg;
+    }
 }
 
 void mst_params_log(struct mst_params *params, const struct mst_log *log)
 {
     static const struct mst_log none = {.fn = NULL};
-    params->log = log == NULL ? none : *log;
+    if (params != NULL) {
+        params->log = log == NULL ? none : *log;
+    }
 }
 
 const char *mst_params_backend(const struct mst_params *params)
 {
-    return params->backend;
+    return params == NULL ? "" : params->backend;
 }
 
 const char *mst_params_endpoint(const struct mst_params *params)
 {
-    return params->endpoint;
+    return params == NULL ? "" : params->endpoint;
 }
 
 const char *mst_params_run_id(const struct mst_params *params)
 {
-    return params->run_id;
+    return params == NULL ? "" : params->run_id;
 }
 
 const char *mst_params_local_addr(const struct mst_params *params)
 {
-    return params->local_addr;
+    return params == NULL ? NULL : params->local_addr;
 }
 
 int64_t mst_params_nodes_min(const struct mst_params *params)
 {
-    return params->nodes_min;
+    return params == NULL ? 0 : params->nodes_min;
 }
 
 int64_t mst_params_nodes_max(const struct mst_params *params)
 {
-    return params->nodes_max;
+    return params == NULL ? 0 : params->nodes_max;
 }
 
 int mst_params_set_nodes(struct mst_params *params,
@@ -271,6 +282,7 @@ int mst_params_set_nodes(struct mst_params *params,
                          int64_t nodes_max,
                          struct mst_err *reterr)
 {
+    MST_REQUIRE(params, reterr);
     int rv = mst__params_check_nodes(nodes_min, nodes_max, reterr);
     if (rv == 0) {
         params->nodes_min = nodes_min;
@@ -286,11 +298,11 @@ int mst_params_set(struct mst_params *params,
                    const char *value,
                    struct mst_err *reterr)
 {
-    if (key == NULL || key[0] == '\0') {
+    MST_REQUIRE(params, reterr);
+    MST_REQUIRE(key, reterr);
+    MST_REQUIRE(value, reterr);
+    if (key[0] == '\0') {
         return mst__fail(reterr, MST_EINVAL, 0, "an option needs a name");
-    }
-    if (value == NULL) {
-        return mst__fail(reterr, MST_EINVAL, 0, "option '%.60s' needs a value", key);
     }
     int rv = options_set(&params->options, mst_bytes_str(key), mst_bytes_str(value));
     return rv == 0 ? 0 : options_fail(rv, mst_bytes_str(key), reterr);
@@ -298,6 +310,9 @@ int mst_params_set(struct mst_params *params,
 
 void mst_params_unset(struct mst_params *params, const char *key)
 {
+    if (params == NULL || key == NULL) {
+        return;
+    }
     struct mst__param_options *options = &params->options;
     struct mst__param_option *option = options_find(options, mst_bytes_str(key));
     if (option == NULL) {
@@ -371,6 +386,8 @@ int mst__params_parse(struct mst_params *params, struct mst_bytes text, struct m
 
 int mst_params_parse(struct mst_params *params, const char *text, struct mst_err *reterr)
 {
+    MST_REQUIRE(params, reterr);
+    MST_REQUIRE(text, reterr);
     return mst__params_parse(params, mst_bytes_str(text), reterr);
 }
 
@@ -378,6 +395,9 @@ int mst_params_parse(struct mst_params *params, const char *text, struct mst_err
 
 const char *mst_params_text(const struct mst_params *params, const char *key, const char *fallback)
 {
+    if (params == NULL || key == NULL) {
+        return fallback;
+    }
     const struct mst__param_option *option = options_find(&params->options, mst_bytes_str(key));
     return option == NULL ? fallback : option->value;
 }
@@ -410,6 +430,9 @@ int mst_params_bool(const struct mst_params *params,
                     bool *ret,
                     struct mst_err *reterr)
 {
+    MST_REQUIRE(params, reterr);
+    MST_REQUIRE(key, reterr);
+    MST_REQUIRE(ret, reterr);
     static const char *const yes[] = {"1", "true", "t", "yes", "y"};
     static const char *const no[] = {"0", "false", "f", "no", "n"};
     const struct mst__param_option *option = options_find(&params->options, mst_bytes_str(key));
@@ -490,6 +513,9 @@ int mst_params_int(const struct mst_params *params,
                    int64_t *ret,
                    struct mst_err *reterr)
 {
+    MST_REQUIRE(params, reterr);
+    MST_REQUIRE(key, reterr);
+    MST_REQUIRE(ret, reterr);
     const struct mst__param_option *option = options_find(&params->options, mst_bytes_str(key));
     if (option == NULL) {
         *ret = fallback;
@@ -565,6 +591,9 @@ int mst_params_duration_ms(const struct mst_params *params,
                            int64_t *ret_ms,
                            struct mst_err *reterr)
 {
+    MST_REQUIRE(params, reterr);
+    MST_REQUIRE(key, reterr);
+    MST_REQUIRE(ret_ms, reterr);
     const struct mst__param_option *option = options_find(&params->options, mst_bytes_str(key));
     if (option == NULL) {
         *ret_ms = fallback_ms;

@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/number.h"
+#include "base/require.h"
 #include "handler/params.h"
 
 #define FORM "BACKEND://ENDPOINT/RUN_ID?min_workers=N&max_workers=M&option=value"
@@ -132,7 +133,9 @@ static int parse_query(struct mst_bytes query,
 
 int mst_params_from_url(const char *url, struct mst_params **ret_params, struct mst_err *reterr)
 {
-    struct mst_bytes query = mst_bytes_str(url == NULL ? "" : url);
+    MST_REQUIRE(url, reterr);
+    MST_REQUIRE(ret_params, reterr);
+    struct mst_bytes query = mst_bytes_str(url);
     bool has_query;
     struct mst_bytes front = cut(&query, '?', &has_query);
     struct parts parts = {0};

@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/nearest.h"
+#include "base/require.h"
 #include "base/sized.h"
 #include "handler/builtin.h"
 #include "handler/handler.h"
@@ -146,6 +147,7 @@ void mst_backend_init(struct mst_backend *backend, size_t size)
 
 int mst_registry_add(const struct mst_backend *backend, struct mst_err *reterr)
 {
+    MST_REQUIRE(backend, reterr);
     struct mst_backend taken = {.size = sizeof taken};
     int rv = mst__sized_take(&taken, sizeof taken, backend, "mst_backend", reterr);
     if (rv != 0) {
@@ -157,6 +159,12 @@ int mst_registry_add(const struct mst_backend *backend, struct mst_err *reterr)
     if (taken.creator == NULL) {
         return mst__fail(reterr, MST_EINVAL, 0, "backend '%.60s' without a creator", taken.name);
     }
+    for (size_t i = 0; taken.options != NULL && i < taken.options_count; i++) {
+        if (taken.options[i] == NULL) {
+            return mst__fail(reterr, MST_EINVAL, 0,
+                             "mst_registry_add: backend->options[%zu] is NULL", i);
+        }
+    }
     (void)pthread_mutex_lock(&mutex); /* a default mutex: cannot fail */
     rv = add(&taken, reterr);
     (void)pthread_mutex_unlock(&mutex);
@@ -165,8 +173,14 @@ int mst_registry_add(const struct mst_backend *backend, struct mst_err *reterr)
 
 const char *const *mst_backend_options(const char *backend, size_t *ret_count)
 {
+    if (backend == NULL || ret_count == NULL) {
+        if (ret_count != NULL) {
+            *ret_count = 0;
+        }
+        return NULL;
+    }
     (void)pthread_mutex_lock(&mutex);
-    const struct entry *found = backend == NULL ? NULL : find(backend);
+    const struct entry *found = find(backend);
     const struct mst__known *known = found == NULL ? NULL : found->known;
     (void)pthread_mutex_unlock(&mutex);
     *ret_count = known == NULL ? 0 : known->count;
@@ -205,6 +219,8 @@ int mst_handler_new(const struct mst_params *params,
                     struct mst_handler **ret_handler,
                     struct mst_err *reterr)
 {
+    MST_REQUIRE(params, reterr);
+    MST_REQUIRE(ret_handler, reterr);
     const char *name = mst_params_backend(params);
     struct entry entry = {0};
     int rv = 0;

@@ -11,6 +11,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/require.h"
 #include "base/sized.h"
 #include "net/http.h"
 #include "net/server.h"
@@ -41,6 +42,24 @@ void mst_server_options_init(struct mst_server_options *options, size_t size)
         .log = {.level = MST_LOG_INFO},
     };
     mst__sized_init(options, size, &defaults, sizeof defaults);
+}
+
+/* Refuse NULL in the arrays of @options. */
+static int server_check_arrays(const struct mst_server_options *options, struct mst_err *reterr)
+{
+    if ((options->hosts == NULL && options->hosts_count > 0) ||
+        (options->listen_fds == NULL && options->listen_fds_count > 0)) {
+        return mst__fail(reterr, MST_EINVAL, 0, "mst_server_new: options->%s is NULL",
+                         options->hosts == NULL && options->hosts_count > 0 ? "hosts"
+                                                                            : "listen_fds");
+    }
+    for (size_t i = 0; i < options->hosts_count; i++) {
+        if (options->hosts[i] == NULL) {
+            return mst__fail(reterr, MST_EINVAL, 0, "mst_server_new: options->hosts[%zu] is NULL",
+                             i);
+        }
+    }
+    return 0;
 }
 
 static int server_check_options(const struct mst_server_options *options, struct mst_err *reterr)
@@ -299,14 +318,19 @@ static int server_open_loop(struct mst_server *server, struct mst_err *reterr)
     return 0;
 }
 
-int mst_server_new(const struct mst_server_options *given,
+int mst_server_new(const struct mst_server_options *options,
                    struct mst_server **ret_server,
                    struct mst_err *reterr)
 {
+    MST_REQUIRE(options, reterr);
+    MST_REQUIRE(ret_server, reterr);
     struct mst_server_options taken;
     mst_server_options_init(&taken, sizeof taken);
-    int rv = mst__sized_take(&taken, sizeof taken, given, "mst_server_options", reterr);
-    const struct mst_server_options *options = &taken;
+    int rv = mst__sized_take(&taken, sizeof taken, options, "mst_server_options", reterr);
+    options = &taken;
+    if (rv == 0) {
+        rv = server_check_arrays(options, reterr);
+    }
     if (rv == 0) {
         rv = server_check_options(options, reterr);
     }
@@ -364,30 +388,31 @@ int mst_server_new(const struct mst_server_options *given,
 
 int mst_server_port(const struct mst_server *server)
 {
-    return server->port;
+    return server == NULL ? 0 : server->port;
 }
 
 size_t mst_server_addresses_count(const struct mst_server *server)
 {
-    return server->listeners_count;
+    return server == NULL ? 0 : server->listeners_count;
 }
 
 const char *mst_server_address(const struct mst_server *server, size_t index)
 {
-    return index < server->listeners_count ? server->listeners[index].address : NULL;
+    return server != NULL && index < server->listeners_count ? server->listeners[index].address
+                                                             : NULL;
 }
 
 const char *mst_server_http_address(const struct mst_server *server)
 {
-    return mst__http_address(server->http);
+    return server == NULL ? NULL : mst__http_address(server->http);
 }
 
 int mst_server_run(struct mst_server *server, struct mst_err *reterr)
 {
-    if (server == NULL || !is_ours(server)) {
-        return mst__fail(reterr, MST_EINVAL, 0, "mst_server_run %s",
-                         server == NULL ? "without a server"
-                                        : "with a server that was made by another process");
+    MST_REQUIRE(server, reterr);
+    if (!is_ours(server)) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "mst_server_run with a server that was made by another process");
     }
     int rv = uv_run(&server->loop, UV_RUN_DEFAULT);
     if (rv < 0) {

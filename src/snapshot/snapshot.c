@@ -184,6 +184,9 @@ void mst_status_filter(struct mst_status *status,
                        bool (*keep)(void *arg, const struct mst_status_node *node),
                        void *arg)
 {
+    if (status == NULL || keep == NULL) {
+        return;
+    }
     struct mst__snapshot *snapshot = mst__snapshot_of(status);
     size_t *const counts[MST_SNAPSHOT_LIST_COUNT] = {&status->member_count, &status->waiting_count,
                                                      &status->spare_count, &status->gone_count};

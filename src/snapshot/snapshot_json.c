@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/require.h"
 #include "snapshot/snapshot.h"
 
 /* A negative number, or an empty text, means none. */
@@ -216,6 +217,8 @@ int mst_status_json(const struct mst_status *status,
                     struct mst_buffer *ret_json,
                     struct mst_err *reterr)
 {
+    MST_REQUIRE(status, reterr);
+    MST_REQUIRE(ret_json, reterr);
     struct mst__json_writer json;
     struct mst__snapshot_cursor cursor = {0};
     mst__json_writer_init(&json, MST_SNAPSHOT_JSON_SIZE_MAX);
@@ -227,6 +230,8 @@ int mst_status_list_json(const struct mst_status_list *list,
                          struct mst_buffer *ret_json,
                          struct mst_err *reterr)
 {
+    MST_REQUIRE(list, reterr);
+    MST_REQUIRE(ret_json, reterr);
     struct mst__json_writer json;
     struct mst__snapshot_cursor cursor = {0};
     mst__json_writer_init(&json, MST_SNAPSHOT_JSON_SIZE_MAX);

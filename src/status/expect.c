@@ -10,6 +10,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/names.h"
+#include "base/require.h"
 #include "base/text.h"
 #include "snapshot/fold.h"
 #include "snapshot/snapshot.h"
@@ -45,6 +46,8 @@ static int add_name(void *arg, const char *text, struct mst_err *reterr)
 
 int mst_expected_new(const char *names, struct mst_expected **ret_expected, struct mst_err *reterr)
 {
+    MST_REQUIRE(names, reterr);
+    MST_REQUIRE(ret_expected, reterr);
     struct mst_expected *expected = mst__calloc(1, sizeof *expected);
     if (expected == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "names of nodes");
@@ -87,7 +90,7 @@ static struct seen *find(const struct mst_expected *expected, const char *name)
 
 bool mst_expected_has(const struct mst_expected *expected, const char *node)
 {
-    return find(expected, node) != NULL;
+    return expected != NULL && node != NULL && find(expected, node) != NULL;
 }
 
 /* Mark the names that are in @status. */
@@ -159,6 +162,8 @@ int mst_status_expect(struct mst_status *status,
                       struct mst_expected *expected,
                       struct mst_err *reterr)
 {
+    MST_REQUIRE(status, reterr);
+    MST_REQUIRE(expected, reterr);
     struct mst__snapshot *snapshot = mst__snapshot_of(status);
     if (strcmp(status->backend, "etcd") == 0) {
         return mst__fail(reterr, MST_ENOTSUP, 0, "nodes of backend 'etcd' have no names");

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/require.h"
 #include "handler/muster_settings.h"
 #include "net/job_client.h"
 #include "status/look.h"
@@ -120,6 +121,7 @@ int mst_status_jobs(const char *endpoint,
                     struct mst_status_list **ret_list,
                     struct mst_err *reterr)
 {
+    MST_REQUIRE(ret_list, reterr);
     struct mst_params *params = NULL;
     struct mst__c10d place;
     int rv = mst_params_new("muster", "all", &params, reterr);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/require.h"
 #include "handler/handler.h"
 #include "handler/params.h"
 #include "status/look.h"
@@ -107,6 +108,8 @@ int mst_status_watch_new(const struct mst_params *params,
                          struct mst_status_watch **ret_watch,
                          struct mst_err *reterr)
 {
+    MST_REQUIRE(params, reterr);
+    MST_REQUIRE(ret_watch, reterr);
     struct mst_status_watch *watch = mst__calloc(1, sizeof *watch);
     if (watch == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "a look at a rendezvous");
@@ -151,6 +154,8 @@ int mst_status_watch_next(struct mst_status_watch *watch,
                           struct mst_status **ret_status,
                           struct mst_err *reterr)
 {
+    MST_REQUIRE(watch, reterr);
+    MST_REQUIRE(ret_status, reterr);
     int64_t deadline_ms = timeout_ms < 0 ? INT64_MAX : mst__clock_deadline_ms(timeout_ms);
     for (;;) {
         struct mst__snapshot *snapshot = NULL;
@@ -182,6 +187,8 @@ int mst_status_job(const struct mst_params *params,
                    struct mst_status **ret_status,
                    struct mst_err *reterr)
 {
+    MST_REQUIRE(params, reterr);
+    MST_REQUIRE(ret_status, reterr);
     struct mst_status_watch *watch = NULL;
     struct mst__snapshot *snapshot = NULL;
     int rv = mst_status_watch_new(params, &watch, reterr);
@@ -201,6 +208,9 @@ int mst_status_members(const struct mst_params *params,
                        struct mst_status **ret_status,
                        struct mst_err *reterr)
 {
+    MST_REQUIRE(params, reterr);
+    MST_REQUIRE(round, reterr);
+    MST_REQUIRE(ret_status, reterr);
     struct mst_status *status = NULL;
     int rv = mst_status_job(params, timeout_ms, &status, reterr);
     if (rv == 0 &&
@@ -222,6 +232,8 @@ int mst_handler_members(struct mst_handler *handler,
                         struct mst_status **ret_status,
                         struct mst_err *reterr)
 {
+    MST_REQUIRE(handler, reterr);
+    MST_REQUIRE(ret_status, reterr);
     struct mst_rendezvous round;
     mst_rendezvous_init(&round, sizeof round);
     int rv = mst_handler_round(handler, &round, reterr);
@@ -277,6 +289,7 @@ int mst_status_close(const struct mst_params *params,
                      int64_t timeout_ms,
                      struct mst_err *reterr)
 {
+    MST_REQUIRE(params, reterr);
     struct mst_status_watch *watch = NULL;
     struct mst__snapshot *snapshot = NULL;
     int rv = mst_status_watch_new(params, &watch, reterr);

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/fork.h"
 #include "base/mem.h"
+#include "base/require.h"
 #include "base/sized.h"
 #include "base/thread.h"
 #include "store/store.h"
@@ -95,6 +96,9 @@ int mst_store_prefix(struct mst_store *store,
                      struct mst_store **ret_store,
                      struct mst_err *reterr)
 {
+    MST_REQUIRE(store, reterr);
+    MST_REQUIRE_BYTES(prefix, reterr);
+    MST_REQUIRE(ret_store, reterr);
     size_t key_size_max = store->storage->options.key_size_max;
     int rv = check_process(store, reterr);
     if (rv != 0) {
@@ -129,6 +133,8 @@ int mst_store_prefix(struct mst_store *store,
 
 int mst_store_clone(struct mst_store *store, struct mst_store **ret_store, struct mst_err *reterr)
 {
+    MST_REQUIRE(store, reterr);
+    MST_REQUIRE(ret_store, reterr);
     struct mst__storage *storage = store->storage;
     int rv = check_process(store, reterr);
     if (rv == 0 && storage->ops->clone != NULL) {
@@ -172,16 +178,17 @@ void mst_store_close(struct mst_store *store)
 
 const char *mst_store_url(const struct mst_store *store)
 {
-    return store->storage->url;
+    return store == NULL ? "" : store->storage->url;
 }
 
 struct mst_bytes mst_store_key_prefix(const struct mst_store *store)
 {
+    if (store == NULL || !store->is_view) {
+        return mst_bytes_of(NULL, 0);
+    }
     size_t root_size = strlen(store->storage->key_root);
     /* Without the slash at its end. */
-    return store->is_view
-               ? mst_bytes_of(store->prefix + root_size, store->prefix_size - root_size - 1)
-               : mst_bytes_of(NULL, 0);
+    return mst_bytes_of(store->prefix + root_size, store->prefix_size - root_size - 1);
 }
 
 void mst_store_stats_init(struct mst_store_stats *stats, size_t size)
@@ -191,6 +198,8 @@ void mst_store_stats_init(struct mst_store_stats *stats, size_t size)
 
 int mst_store_get_stats(const struct mst_store *store, struct mst_store_stats *ret_stats)
 {
+    MST_REQUIRE(store, NULL);
+    MST_REQUIRE(ret_stats, NULL);
     int rv = mst__sized_check(ret_stats, "mst_store_stats", NULL);
     rv = rv == 0 ? check_process(store, NULL) : rv;
     if (rv != 0) {
@@ -215,8 +224,8 @@ static void ring(int fd)
 
 void mst_store_interrupt(struct mst_store *store)
 {
-    int errno_before = errno; /* a signal handler must preserve it */
-    if (is_ours(store)) {     /* in a child the number may be that of another file */
+    int errno_before = errno;              /* a signal handler must preserve it */
+    if (store != NULL && is_ours(store)) { /* in a child the number may be that of another file */
         atomic_store(&store->is_interrupted, true);
         int fd = atomic_load(&store->wake_fd);
         if (fd >= 0) { /* else the call that creates it sees the flag */

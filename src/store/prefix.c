@@ -125,7 +125,9 @@ int mst__prefix_strip(const struct mst_store *store,
 
 void mst_keys_free(struct mst_keys *keys)
 {
-    mst__free(keys->keys);
-    mst_buffer_free(&keys->memory);
-    *keys = (struct mst_keys){0};
+    if (keys != NULL) {
+        mst__free(keys->keys);
+        mst_buffer_free(&keys->memory);
+        *keys = (struct mst_keys){0};
+    }
 }

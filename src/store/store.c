@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/require.h"
 #include "base/siphash.h"
 #include "base/sized.h"
 #include "store/backoff.h"
@@ -106,6 +107,8 @@ int mst_store_open(const char *url,
                    struct mst_store **ret_store,
                    struct mst_err *reterr)
 {
+    MST_REQUIRE(url, reterr);
+    MST_REQUIRE(ret_store, reterr);
     struct mst__until until = mst__until_in(timeout_ms);
     struct mst_store_options own_options;
     int rv = options_take(options, &own_options, reterr);
@@ -302,6 +305,9 @@ int mst_store_set(struct mst_store *store,
                   int64_t timeout_ms,
                   struct mst_err *reterr)
 {
+    MST_REQUIRE(store, reterr);
+    MST_REQUIRE_BYTES(key, reterr);
+    MST_REQUIRE_BYTES(value, reterr);
     return mst__store_set(store, key, value, by_handle(timeout_ms), reterr);
 }
 
@@ -312,6 +318,9 @@ int mst_store_add(struct mst_store *store,
                   int64_t *ret_sum,
                   struct mst_err *reterr)
 {
+    MST_REQUIRE(store, reterr);
+    MST_REQUIRE_BYTES(key, reterr);
+    MST_REQUIRE(ret_sum, reterr);
     struct call call;
     int rv = call_begin(&call, store, MST_OP_ADD, &key, NULL, 1, by_handle(timeout_ms), reterr);
     if (rv == 0) {
@@ -331,6 +340,9 @@ int mst_store_check(struct mst_store *store,
                     bool *ret_exist,
                     struct mst_err *reterr)
 {
+    MST_REQUIRE(store, reterr);
+    MST_REQUIRE_LIST(keys, keys_count, reterr);
+    MST_REQUIRE(ret_exist, reterr);
     struct call call;
     int rv = call_begin(&call, store, MST_OP_CHECK, keys, NULL, keys_count, by_handle(timeout_ms),
                         reterr);
@@ -363,6 +375,8 @@ int mst_store_wait(struct mst_store *store,
                    int64_t timeout_ms,
                    struct mst_err *reterr)
 {
+    MST_REQUIRE(store, reterr);
+    MST_REQUIRE_LIST(keys, keys_count, reterr);
     return mst__store_wait(store, keys, keys_count, by_handle(timeout_ms), reterr);
 }
 
@@ -452,6 +466,11 @@ int mst_store_compare_set(struct mst_store *store,
                           struct mst_buffer *ret_value,
                           struct mst_err *reterr)
 {
+    MST_REQUIRE(store, reterr);
+    MST_REQUIRE_BYTES(key, reterr);
+    MST_REQUIRE_BYTES(expected, reterr);
+    MST_REQUIRE_BYTES(desired, reterr);
+    MST_REQUIRE(ret_outcome, reterr);
     return mst__store_compare_set(store, key, expected, desired, by_handle(timeout_ms), ret_outcome,
                                   ret_value, reterr);
 }
@@ -479,6 +498,8 @@ int mst_store_delete(struct mst_store *store,
                      bool *ret_existed,
                      struct mst_err *reterr)
 {
+    MST_REQUIRE(store, reterr);
+    MST_REQUIRE_BYTES(key, reterr);
     return mst__store_delete(store, key, by_handle(timeout_ms), ret_existed, reterr);
 }
 
@@ -487,6 +508,8 @@ int mst_store_num_keys(struct mst_store *store,
                        int64_t *ret_count,
                        struct mst_err *reterr)
 {
+    MST_REQUIRE(store, reterr);
+    MST_REQUIRE(ret_count, reterr);
     struct call call;
     int rv =
         call_begin(&call, store, MST_OP_NUM_KEYS, NULL, NULL, 0, by_handle(timeout_ms), reterr);
@@ -504,6 +527,8 @@ int mst_store_list(struct mst_store *store,
                    struct mst_keys *ret_keys,
                    struct mst_err *reterr)
 {
+    MST_REQUIRE(store, reterr);
+    MST_REQUIRE(ret_keys, reterr);
     struct call call;
     int rv =
         call_begin(&call, store, MST_OP_LIST_KEYS, NULL, NULL, 0, by_handle(timeout_ms), reterr);
@@ -522,6 +547,9 @@ int mst_store_queue_push(struct mst_store *store,
                          int64_t timeout_ms,
                          struct mst_err *reterr)
 {
+    MST_REQUIRE(store, reterr);
+    MST_REQUIRE_BYTES(key, reterr);
+    MST_REQUIRE_BYTES(value, reterr);
     struct call call;
     int rv =
         call_begin(&call, store, MST_OP_QUEUE_PUSH, &key, NULL, 1, by_handle(timeout_ms), reterr);
@@ -541,6 +569,9 @@ int mst_store_queue_len(struct mst_store *store,
                         int64_t *ret_count,
                         struct mst_err *reterr)
 {
+    MST_REQUIRE(store, reterr);
+    MST_REQUIRE_BYTES(key, reterr);
+    MST_REQUIRE(ret_count, reterr);
     struct call call;
     int rv =
         call_begin(&call, store, MST_OP_QUEUE_LEN, &key, NULL, 1, by_handle(timeout_ms), reterr);
@@ -636,6 +667,9 @@ int mst_store_get(struct mst_store *store,
                   struct mst_buffer *ret_value,
                   struct mst_err *reterr)
 {
+    MST_REQUIRE(store, reterr);
+    MST_REQUIRE_BYTES(key, reterr);
+    MST_REQUIRE(ret_value, reterr);
     return mst__store_fetch(store, key, MST_OP_GET, true, by_handle(timeout_ms), ret_value, reterr);
 }
 
@@ -645,6 +679,9 @@ int mst_store_try_get(struct mst_store *store,
                       struct mst_buffer *ret_value,
                       struct mst_err *reterr)
 {
+    MST_REQUIRE(store, reterr);
+    MST_REQUIRE_BYTES(key, reterr);
+    MST_REQUIRE(ret_value, reterr);
     return mst__store_fetch(store, key, MST_OP_GET, false, by_handle(timeout_ms), ret_value,
                             reterr);
 }
@@ -656,6 +693,9 @@ int mst_store_queue_pop(struct mst_store *store,
                         struct mst_buffer *ret_value,
                         struct mst_err *reterr)
 {
+    MST_REQUIRE(store, reterr);
+    MST_REQUIRE_BYTES(key, reterr);
+    MST_REQUIRE(ret_value, reterr);
     return mst__store_fetch(store, key, MST_OP_QUEUE_POP, block, by_handle(timeout_ms), ret_value,
                             reterr);
 }
@@ -793,6 +833,11 @@ int mst_store_multi_get(struct mst_store *store,
                         struct mst_buffer *ret_values,
                         struct mst_err *reterr)
 {
+    MST_REQUIRE(store, reterr);
+    MST_REQUIRE_LIST(keys, keys_count, reterr);
+    if (keys_count > 0) {
+        MST_REQUIRE(ret_values, reterr);
+    }
     return mst__store_multi_get(store, keys, keys_count, by_handle(timeout_ms), ret_values, reterr);
 }
 
@@ -827,6 +872,9 @@ int mst_store_multi_set(struct mst_store *store,
                         int64_t timeout_ms,
                         struct mst_err *reterr)
 {
+    MST_REQUIRE(store, reterr);
+    MST_REQUIRE_LIST(keys, keys_count, reterr);
+    MST_REQUIRE_LIST(values, keys_count, reterr);
     return mst__store_multi_set(store, keys, values, keys_count, by_handle(timeout_ms), reterr);
 }
 
@@ -878,6 +926,9 @@ int mst_store_append(struct mst_store *store,
                      int64_t timeout_ms,
                      struct mst_err *reterr)
 {
+    MST_REQUIRE(store, reterr);
+    MST_REQUIRE_BYTES(key, reterr);
+    MST_REQUIRE_BYTES(value, reterr);
     struct call call;
     int rv = call_begin(&call, store, MST_OP_APPEND, &key, NULL, 1, by_handle(timeout_ms), reterr);
     if (rv == 0) {
@@ -901,6 +952,8 @@ int mst_store_barrier(struct mst_store *store,
                       int64_t timeout_ms,
                       struct mst_err *reterr)
 {
+    MST_REQUIRE(store, reterr);
+    MST_REQUIRE_BYTES(key, reterr);
     struct call call;
     struct mst__until until = by_handle(timeout_ms);
     int rv = call_begin(&call, store, MST_OP_BARRIER, &key, NULL, 1, until, reterr);
