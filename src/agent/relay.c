@@ -355,7 +355,11 @@ static bool take_line(void *arg, size_t index, bool is_stderr, struct mst_bytes 
         return false;
     }
     if (is_word(relay, line)) {
+        size_t before = line.size - (MST_RELAY_WORD_SIZE - 1);
         child->has_answered = true;
+        if (before > 0) {
+            say(relay, "%.*s", (int)before, (const char *)line.data);
+        }
         return true;
     }
     if (!child->has_answered) {

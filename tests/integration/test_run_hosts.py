@@ -349,7 +349,7 @@ class Hosts(unittest.TestCase):
         """What a host prints before muster starts there is not the job's output."""
         status, out, err = self.run_hosts(["--hosts", "noisy"], "echo from the worker")
         self.assertEqual((status, out), (0, "from the worker\n"), err)
-        self.assertIn("Welcome to noisy\n", err)
+        self.assertIn("Welcome to noisy\nno end of line\n", err)
 
     def slurm(self, **more):
         """The environment of a batch script in an allocation of three nodes."""
