@@ -4,7 +4,7 @@ A test program that ends with `cluster.main(...)` runs itself again, as the firs
 namespaces: network, processes, mounts, host name. Its machines are namespaces below these, with a
 link each to a bridge. When the test program is gone, even by SIGKILL, the kernel ends all processes
 in them, and with these go the networks and the mounts. Nothing is made in the namespaces of the
-machine that the tests run on, but cgroups where a test asks for them, see Cgroups.
+machine that the tests run on.
 
 What the tests write at run time is on a file system in memory, RUN, of which all machines see the
 same, but TMP, which each machine has for itself.
@@ -85,6 +85,8 @@ class Machine:
         self.name = f"n{number}"
         self.address = f"10.77.0.{number}"
         self.link = f"link{number}"  # the other end of eth0
+        # Always the same, so that the others find a machine again that was turned off.
+        self.mac = f"02:00:00:00:00:{number:02x}"
         self.turn_on()
 
     def turn_on(self):
@@ -100,6 +102,7 @@ class Machine:
         self.run("sh", "-ec", f"""
             hostname {self.name}
             ip link set lo up
+            ip link set eth0 address {self.mac}
             ip address add {self.address}/24 dev eth0
             ip link set eth0 up
             mkdir -p {TMP}
@@ -112,6 +115,18 @@ class Machine:
         self.init.wait(harness.DEADLINE_S)
         self.init.stdout.close()
         self.init.stderr.close()
+
+    def is_on(self):
+        return self.init.poll() is None
+
+    def processes(self):
+        """The numbers, here, of all processes on this machine."""
+        mine = namespace(self.pid)
+        return {pid for pid in pids() if namespace(pid) == mine}
+
+    def pid_here(self, number):
+        """The number here of the process that has this one on the machine."""
+        return next(pid for pid in self.processes() if number_inside(pid) == number)
 
     def inside(self, *args):
         """The command that runs another on this machine."""
@@ -178,21 +193,44 @@ class Network:
         return self.machines[index]
 
 
+def pids():
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+# Of reading about a process that has just ended.
+GONE = (FileNotFoundError, ProcessLookupError)
+
+
+def namespace(pid):
+    """What tells the machine of a process."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except GONE:
+        return None
+
+
+def number_inside(pid):
+    """The number of the process on its machine."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            return int(next(line for line in file if line.startswith("NSpid:")).split()[-1])
+    except GONE:
+        return None
+
+
 def processes(needle):
     """The processes, of all machines, with this text in their environment or command line."""
     found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
+    for pid in pids():
         try:
-            with open(f"/proc/{name}/environ", "rb") as file:
+            with open(f"/proc/{pid}/environ", "rb") as file:
                 text = file.read()
-            with open(f"/proc/{name}/cmdline", "rb") as file:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
                 text += file.read()
-        except (FileNotFoundError, ProcessLookupError):  # it has just ended
+        except GONE:
             continue
-        if needle.encode() in text:
-            found.append(int(name))
+        if needle.encode() in text and pid != os.getpid():
+            found.append(pid)
     return found
 
 

@@ -1,14 +1,23 @@
-"""A cluster of Slurm: slurmctld and munged beside the test program, a slurmd on each machine."""
+"""A cluster of Slurm: slurmctld and munged beside the test program, a slurmd on each machine.
+SlurmCase is the common part of the tests with it."""
 
 import functools
 import os
 import re
+import shlex
+import unittest
 
 import cluster
 import harness
 from agents import Child
 
 NEEDS = ("slurmctld", "slurmd", "srun", "munged")
+
+# What a worker says of its place.
+SAY = 'echo "worker $RANK of $WORLD_SIZE, local $LOCAL_RANK of $LOCAL_WORLD_SIZE on $(hostname)"'
+
+# Slurm counts limits in minutes, and looks every half minute.
+LIMIT_S = 60 + 60
 
 CONF = """
 ClusterName=test
@@ -23,8 +32,7 @@ SlurmctldPidFile={run}/slurm/slurmctld.pid
 SlurmdPidFile={run}/slurm/slurmd-%n.pid
 SlurmctldLogFile={run}/slurm/slurmctld.log
 SlurmdLogFile={run}/slurm/slurmd-%n.log
-# Processes are followed from parent to child: one that leaves its parents is not ended by Slurm.
-ProctrackType=proctrack/linuxproc
+ProctrackType=proctrack/{proctrack}
 TaskPlugin=task/none
 SwitchType=switch/none
 MpiDefault=none
@@ -45,14 +53,14 @@ PartitionName=high Nodes=ALL PriorityTier=2 PreemptMode=OFF
 
 
 class Slurm(cluster.Network):
-    def __init__(self, count=4):
+    def __init__(self, proctrack, count=4):
         # Before the machines are made, which see what is mounted then.
         cluster.command("mount", "-t", "tmpfs", "tmpfs", "/etc/slurm")
         super().__init__(count)
         for name in ("munge", "slurm", "slurm/state"):
             os.mkdir(f"{cluster.RUN}/{name}")
         with open("/etc/slurm/slurm.conf", "w", encoding="ascii") as file:
-            file.write(CONF.format(run=cluster.RUN, count=count))
+            file.write(CONF.format(run=cluster.RUN, count=count, proctrack=proctrack))
         # Not used for anything, but slurmd wants one.
         with open("/etc/slurm/cgroup.conf", "w", encoding="ascii") as file:
             file.write("CgroupPlugin=cgroup/v1\n")
@@ -115,9 +123,9 @@ class Slurm(cluster.Network):
 
 
 @functools.cache
-def started():
+def started(proctrack):
     """The cluster of this program."""
-    return Slurm()
+    return Slurm(proctrack)
 
 
 class Job:
@@ -167,3 +175,56 @@ class Job:
 
     def cancel(self, *options):
         cluster.command("scancel", *options, self.number)
+
+
+# --- tests ----------------------------------------------------------------------------------------
+
+
+def muster(*options, script=SAY):
+    return [harness.MUSTER, "run", *options, "--", "sh", "-c", script]
+
+
+def places(world, per_node=1):
+    """What the workers of a job on the first machines say, sorted."""
+    return sorted(f"worker {rank} of {world}, local {rank % per_node} of {per_node} on "
+                  f"n{rank // per_node + 1}" for rank in range(world))
+
+
+class SlurmCase(unittest.TestCase):
+    """The tests of a program share its cluster, and leave it idle."""
+
+    proctrack = "linuxproc"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.slurm = started(cls.proctrack)
+
+    def setUp(self):
+        self.jobs = []
+        # Every process of this test has its name in its environment.
+        self.mark = f"MUSTER_TEST_OF={self.id()}"
+        self.addCleanup(self.clean_up)
+
+    def clean_up(self):
+        for job in self.jobs:
+            job.cancel("--quiet")
+        self.slurm.wait_idle()
+
+    def srun(self, *args, **keywords):
+        name, value = self.mark.split("=")
+        child = self.slurm.srun(*args, env={name: value}, **keywords)
+        self.addCleanup(child.close)
+        return child
+
+    def sbatch(self, script, *options):
+        job = self.slurm.sbatch(script, "--export", f"ALL,{self.mark}", *options)
+        self.jobs.append(job)
+        return job
+
+    def line(self, *options, script=SAY):
+        """The command of muster() as a line of a shell script."""
+        return shlex.join(muster(*options, script=script))
+
+    def check_nothing_left(self):
+        """No process of this test's jobs is on any machine, or soon none is."""
+        harness.wait_until(lambda: not cluster.processes(self.mark), "the end of all processes")

@@ -1,69 +1,19 @@
 #!/usr/bin/env python3
 """`muster run` under a real Slurm: four machines."""
 
-import shlex
 import time
 import unittest
 
 import cluster
 import harness
 import slurm
+from slurm import SAY, SlurmCase, muster, places
 
-# What a worker says of its place.
-SAY = 'echo "worker $RANK of $WORLD_SIZE, local $LOCAL_RANK of $LOCAL_WORLD_SIZE on $(hostname)"'
-# The same, and stay until the end; a TERM gives it a second of work to save what it has.
+# The same as SAY, and stay until the end; a TERM gives it a second of work to save what it has.
 STAY = f'{SAY}; trap "sleep 1; echo saved $RANK; exit 0" TERM; while :; do sleep 0.05; done'
 
 # A job that Slurm ends has its workers ended, and nothing of it is left, after so long at most.
 END_S = 15
-
-
-def muster(*options, script=SAY):
-    return [harness.MUSTER, "run", *options, "--", "sh", "-c", script]
-
-
-def places(world, per_node=1):
-    """What the workers of a job on the first machines say, sorted."""
-    return sorted(f"worker {rank} of {world}, local {rank % per_node} of {per_node} on "
-                  f"n{rank // per_node + 1}" for rank in range(world))
-
-
-class SlurmCase(unittest.TestCase):
-    """The tests of a program share its cluster, and leave it idle."""
-
-    @classmethod
-    def setUpClass(cls):
-        cls.slurm = slurm.started()
-
-    def setUp(self):
-        self.jobs = []
-        # Every process of this test has its name in its environment.
-        self.mark = f"MUSTER_TEST_OF={self.id()}"
-        self.addCleanup(self.clean_up)
-
-    def clean_up(self):
-        for job in self.jobs:
-            job.cancel("--quiet")
-        self.slurm.wait_idle()
-
-    def srun(self, *args, **keywords):
-        name, value = self.mark.split("=")
-        child = self.slurm.srun(*args, env={name: value}, **keywords)
-        self.addCleanup(child.close)
-        return child
-
-    def sbatch(self, script, *options):
-        job = self.slurm.sbatch(script, "--export", f"ALL,{self.mark}", *options)
-        self.jobs.append(job)
-        return job
-
-    def line(self, *options, script=SAY):
-        """The command of muster() as a line of a shell script."""
-        return shlex.join(muster(*options, script=script))
-
-    def check_nothing_left(self):
-        """No process of this test's jobs is on any machine, or soon none is."""
-        harness.wait_until(lambda: not cluster.processes(self.mark), "the end of all processes")
 
 
 class Steps(SlurmCase):
@@ -195,14 +145,11 @@ class Stopping(SlurmCase):
 
 
 class TimeLimit(SlurmCase):
-    """Slurm counts in minutes, and looks every half minute."""
-
-    LIMIT_S = 60 + 60
 
     def test_limit(self):
         job = self.sbatch(f"srun {self.line(script=STAY)}", "-N2", "--time=1")
         job.wait_lines("worker", count=2)
-        job.wait_state("TIMEOUT", timeout=self.LIMIT_S)
+        job.wait_state("TIMEOUT", timeout=slurm.LIMIT_S)
         self.assertEqual(sorted(job.lines("saved")), ["saved 0", "saved 1"])
         self.check_nothing_left()
 
