@@ -75,6 +75,17 @@ def receive_sealed(wire, restarts=0):
     return struct.unpack("<QqI", body[:20]) + (rank,)
 
 
+class Opening(unittest.TestCase):
+    def test_bytes(self):
+        """The start of a connection as every release sends it, and a STATUS of version 1."""
+        with harness.Server() as server, server.connect() as wire:
+            wire.send(bytes.fromhex("00 cef7853c"
+                                    "05 0100000000000000 0a00000000000000") + b"muster.job")
+            wire.expect(b"\x00")
+            wire.send(bytes.fromhex("42" "08000000 05 03000000") + b"abc")
+            self.assertIn(b"abc", receive(wire, REFUSED))
+
+
 class Frames(unittest.TestCase):
     def test_another_connection_replaces_the_first(self):
         """Late messages on the old connection must not be heard after those on the new one."""

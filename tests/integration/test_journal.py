@@ -12,6 +12,7 @@ from test_job_frames import (HEARTBEAT, LEAVE, LOST, PONG, REOPENED, WELCOME, No
                              receive_sealed, send)
 
 SIZE_MIN = 64 << 10
+VECTORS = os.path.join(harness.ROOT, "tests", "vectors", "wire")
 
 
 def replay(path, *args, code=0):
@@ -25,6 +26,28 @@ def replay(path, *args, code=0):
 def events(story):
     """Their names; at the end, of each job how it stands."""
     return [line.get("ev", "status") for line in story]
+
+
+def holds(now, before):
+    """Whether `now` has every value of `before`; objects may have more members."""
+    if isinstance(before, dict):
+        return isinstance(now, dict) and all(
+            name in now and holds(now[name], value) for name, value in before.items())
+    if isinstance(before, list):
+        return (isinstance(now, list) and len(now) == len(before) and
+                all(map(holds, now, before)))
+    return now == before
+
+
+class Releases(unittest.TestCase):
+    def test_journal_of_0_2_0(self):
+        """A journal of that release tells what it told there."""
+        with open(os.path.join(VECTORS, "journal-0.2.0.story"), encoding="utf-8") as file:
+            before = [json.loads(line) for line in file]
+        now, _ = replay(os.path.join(VECTORS, "journal-0.2.0.bin"))
+        self.assertEqual(len(now), len(before))
+        for line, wanted in zip(now, before):
+            self.assertTrue(holds(line, wanted), f"{line} is not {wanted}")
 
 
 class Journal(unittest.TestCase):

@@ -1,0 +1,125 @@
+/* unit/net/test_job_client.c - the bytes with which a node begins a connection to a server, against
+ * a socket that knows no more than the protocol's description. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "net/job_client.h"
+#include "unit/unit.h"
+
+#define PATIENCE_MS 10000
+#define GREETING_SIZE 32
+
+/* A server for one connection, in a thread: it answers the greeting and keeps what it reads. */
+struct unit_server {
+    int listener;
+    uint8_t answer;
+    pthread_t thread;
+    uint8_t bytes[256];
+    size_t size;
+};
+
+/* Read until there are @size bytes or the peer has closed. */
+static void server_read(struct unit_server *server, int conn, size_t size)
+{
+    ssize_t got = 1;
+    while (got > 0 && server->size < size) {
+        got = recv(conn, server->bytes + server->size, size - server->size, 0);
+        server->size += got > 0 ? (size_t)got : 0;
+    }
+}
+
+static void *server_run(void *arg)
+{
+    struct unit_server *server = arg;
+    const struct timeval patience = {.tv_sec = PATIENCE_MS / 1000};
+    int conn = accept(server->listener, NULL, NULL);
+    if (conn >= 0) {
+        (void)setsockopt(conn, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience); /* else late */
+        server_read(server, conn, GREETING_SIZE);
+        (void)send(conn, &server->answer, 1, MSG_NOSIGNAL); /* the client notices */
+        server_read(server, conn, sizeof server->bytes);
+        (void)close(conn);
+    }
+    return NULL;
+}
+
+static struct mst__endpoint server_start(struct unit_server *server, uint8_t answer)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct timeval patience = {.tv_sec = PATIENCE_MS / 1000};
+    socklen_t size = sizeof address;
+    *server = (struct unit_server){.answer = answer};
+    server->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(server->listener >= 0);
+    assert_int_equal(bind(server->listener, (struct sockaddr *)&address, size), 0);
+    assert_int_equal(listen(server->listener, 1), 0);
+    assert_int_equal(
+        setsockopt(server->listener, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
+    assert_int_equal(getsockname(server->listener, (struct sockaddr *)&address, &size), 0);
+    assert_int_equal(pthread_create(&server->thread, NULL, server_run, server), 0);
+    struct mst__endpoint endpoint = {.port = ntohs(address.sin_port)};
+    (void)snprintf(endpoint.host, sizeof endpoint.host, "127.0.0.1");
+    return endpoint;
+}
+
+static void server_stop(struct unit_server *server)
+{
+    assert_int_equal(pthread_join(server->thread, NULL), 0);
+    assert_int_equal(close(server->listener), 0);
+}
+
+/* VALIDATE, and CHECK of the one key `muster.job`. */
+static const uint8_t greeting[GREETING_SIZE] =
+    "\x00\xce\xf7\x85\x3c"
+    "\x05\x01\x00\x00\x00\x00\x00\x00\x00\x0a\x00\x00\x00\x00\x00\x00\x00muster.job";
+
+static void opens(void **state)
+{
+    (void)state;
+    /* The opcode that switches to frames, and a HEARTBEAT. */
+    static const uint8_t frames[] = {0x42, 2, 0, 0, 0, 2, 1};
+    struct unit_server server;
+    struct mst__endpoint endpoint = server_start(&server, 0);
+    struct mst__job_client *client = NULL;
+    struct mst_err err = {0};
+    struct mst__until until = mst__until_at(mst__clock_deadline_ms(PATIENCE_MS));
+    assert_int_equal(mst__job_client_open(&endpoint, until, &client, &err), 0);
+    const struct mst__job_message message = {.type = MST_JOB_HEARTBEAT,
+                                             .u.heartbeat = {.wants_pong = true}};
+    assert_int_equal(mst__job_client_send(client, &message, until, &err), 0);
+    mst__job_client_close(client);
+    server_stop(&server);
+    assert_int_equal(server.size, sizeof greeting + sizeof frames);
+    assert_memory_equal(server.bytes, greeting, sizeof greeting);
+    assert_memory_equal(server.bytes + sizeof greeting, frames, sizeof frames);
+}
+
+/* PyTorch's server, or one of before: nothing but the greeting is sent. */
+static void is_not_musters(void **state)
+{
+    (void)state;
+    struct unit_server server;
+    struct mst__endpoint endpoint = server_start(&server, 1);
+    struct mst__job_client *client = NULL;
+    struct mst_err err = {0};
+    struct mst__until until = mst__until_at(mst__clock_deadline_ms(PATIENCE_MS));
+    assert_int_equal(mst__job_client_open(&endpoint, until, &client, &err), MST_ENOTSUP);
+    assert_null(client);
+    server_stop(&server);
+    assert_int_equal(server.size, sizeof greeting);
+    assert_memory_equal(server.bytes, greeting, sizeof greeting);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(opens),
+        cmocka_unit_test(is_not_musters),
+    };
+    return MST_RUN_TESTS(tests);
+}
