@@ -25,6 +25,7 @@
 #include "base/limits.h"
 
 #define ENTRIES_SIZE 4096
+#define NAME "worker-keeper" /* at most 15 characters */
 
 struct keeper {
     const struct mst__spawn_worker *spawns;
@@ -194,6 +195,29 @@ static void collect(struct keeper *keeper)
 
 /* --- the process --- */
 
+/* Name the process after its task, also in its command line. With that of the agent, whoever kills
+ * all processes that have "muster" or the name of the program there would kill agent and keeper at
+ * once. The texts of the agent's command line are gone afterwards: no worker can be started. */
+static void change_name(void)
+{
+    char part[ENTRIES_SIZE];
+    size_t room = 0;
+    ssize_t size = 0;
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    do {
+        size = fd < 0 ? 0 : read(fd, part, sizeof part);
+        room += size > 0 ? (size_t)size : 0;
+    } while (size > 0);
+    if (fd >= 0) {
+        (void)close(fd); /* it was only read */
+    }
+    if (room >= sizeof NAME) {
+        memset(program_invocation_name, 0, room); /* the arguments follow it without a gap */
+        memcpy(program_invocation_name, NAME, sizeof NAME);
+    }
+    (void)prctl(PR_SET_NAME, NAME);
+}
+
 /* Close all descriptors of the agent except the two pipes, such as its connections and its ends of
  * the workers' pipes. */
 static void shed(struct keeper *keeper)
@@ -237,9 +261,9 @@ static void wait_for_news(struct keeper *keeper)
 static _Noreturn void keep(struct keeper *keeper)
 {
     (void)setpgid(0, 0); /* signals to the agent's process group are not for the keeper */
-    (void)prctl(PR_SET_NAME, "muster-keeper");
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* works: the agent is a subreaper, too */
     start(keeper);
+    change_name();
     shed(keeper);
     for (;;) {
         collect(keeper);

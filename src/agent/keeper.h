@@ -12,7 +12,9 @@
  *                                  └─ worker 1 ── ...
  *
  * If the keeper itself is killed, the kernel kills its workers (PR_SET_PDEATHSIG), and the
- * processes that they leave become children of the agent. */
+ * processes that they leave become children of the agent. If both are killed, these processes stay:
+ * therefore the keeper shares neither its process group nor its name nor its command line with the
+ * agent. The kernel does not kill workers that have changed their user or run a set-uid program. */
 #ifndef MST_AGENT_KEEPER_H
 #define MST_AGENT_KEEPER_H
 

@@ -111,7 +111,7 @@ class Chaos:
         with open(f"/proc/{worker_pid}/stat", encoding="utf-8") as file:
             parent = int(file.read().rpartition(")")[2].split()[1])
         with open(f"/proc/{parent}/comm", encoding="utf-8") as file:
-            if file.read() == "muster-keeper\n":
+            if file.read() == "worker-keeper\n":
                 os.kill(parent, signal.SIGKILL)
 
     def strike(self):

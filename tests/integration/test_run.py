@@ -18,6 +18,7 @@ import harness
 from agents import QUICK, Agent, is_alive
 
 OK, USAGE, TIMEOUT, PREEMPTED = 0, 2, 4, 75
+PROMPT_S = 5 * harness.SLOWNESS # longer only on a machine with too much to do
 
 # Prints its rank, and runs until SIGTERM.
 STAY = 'trap "exit 0" TERM; echo at $RANK/$WORLD_SIZE $TORCHELASTIC_RESTART_COUNT; ' \
@@ -38,6 +39,20 @@ def listening(pid):
             lines += [line for line in table.readlines()[1:]
                       if line.split()[3] == "0A" and f"socket:[{line.split()[9]}]" in held]
     return lines
+
+
+def texts_of(pid):
+    """What `pkill` and `pkill -f` compare: the name of the process and its command line."""
+    texts = []
+    for name in ("comm", "cmdline"):
+        with open(f"/proc/{pid}/{name}", encoding="utf-8", errors="replace") as file:
+            texts.append(file.read())
+    return texts
+
+
+def kill_if_alive(pid):
+    if is_alive(pid):
+        os.kill(pid, signal.SIGKILL)
 
 
 class Case(unittest.TestCase):
@@ -423,6 +438,18 @@ class Alone(Case):
                 self.assertEqual(agent.wait(), status)
                 self.assertEqual([pid for pid in pids if is_alive(pid)], [])
 
+    def test_children_end_with_their_worker(self):
+        """What a worker leaves in its process group is killed when it ends, not with the last
+        worker: it may hold memory of a GPU."""
+        child = self.path("child")
+        script = f'if [ $RANK = 0 ]; then sleep 1000 & echo $! > {child}.new; ' \
+                 f'mv {child}.new {child}; exit 0; fi; ' \
+                 f'while [ ! -e {child} ]; do sleep 0.01; done; ' \
+                 f'for i in $(seq {500 * harness.SLOWNESS:.0f}); do ' \
+                 f'kill -0 $(cat {child}) 2>/dev/null || exit 0; sleep 0.01; done; exit 3'
+        agent = self.shell(script, "--standalone", nproc=2, rdzv=False)
+        self.assertEqual(agent.wait(), OK, agent.stderr())
+
     def test_descriptors(self):
         """Workers inherit descriptors 0, 1 and 2 only."""
         agent = self.agent("--standalone", "--tee", "1:3", "--", "ls", "/proc/self/fd", nproc=2,
@@ -462,6 +489,52 @@ class Alone(Case):
         self.assertEqual([pid for pid in pids if is_alive(pid)], [])
         ends = [event["signal"] for event in agent.events("exit")]
         self.assertEqual(ends, [signal.SIGKILL, 0])
+
+    def family(self, *command):
+        """An agent, its keeper and the processes of FAMILY, none of them between fork and exec."""
+        agent = self.agent("--standalone", "--", *command, rdzv=False)
+        pids = [int(agent.next()) for _ in range(4)]
+        with open(f"/proc/{pids[0]}/stat", encoding="utf-8") as file:
+            keeper = int(file.read().rpartition(")")[2].split()[1])
+        for pid in (keeper, *pids):
+            self.addCleanup(kill_if_alive, pid)
+        harness.wait_until(lambda: all("sleep\n" in texts_of(pid) for pid in pids[1:]), "sleep")
+        return agent, keeper, pids
+
+    @staticmethod
+    def kill_at_once(pids):
+        """None of them sees the end of another one."""
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in pids:
+                os.kill(pid, number)
+
+    def test_agent_and_keeper_are_killed(self):
+        """The kernel kills the workers, though not their children."""
+        agent, keeper, pids = self.family("sh", "-c", self.FAMILY % "sleep 1000")
+        self.kill_at_once([agent.pid, keeper])
+        harness.wait_until(lambda: not is_alive(pids[0]), "the worker to die", PROMPT_S)
+
+    def test_groups(self):
+        """A signal to the process group of the agent is neither for the keeper nor for workers."""
+        agent, keeper, pids = self.family("sh", "-c", self.FAMILY % "sleep 1000")
+        group = [pid for pid in (agent.pid, keeper, *pids)
+                 if os.getpgid(pid) == os.getpgid(agent.pid)]
+        self.assertEqual(group, [agent.pid])
+
+    def test_killed_by_name(self):
+        """Whoever kills all processes with the name of muster or of the program in them does not
+        kill the keeper, which kills the rest."""
+        with open(self.path("train"), "w", encoding="ascii") as file:
+            file.write(self.FAMILY % "sleep 1000")
+        agent, keeper, pids = self.family("sh", self.path("train"))
+
+        def named():
+            return [pid for pid in (agent.pid, keeper, *pids)
+                    if any(name in text for text in texts_of(pid) for name in ("muster", "train"))]
+        harness.wait_until(lambda: keeper not in named(), "the keeper's name", PROMPT_S)
+        self.assertEqual(named(), [agent.pid, pids[0]])
+        self.kill_at_once(named())
+        harness.wait_until(lambda: not any(map(is_alive, (keeper, *pids))), "all processes to die")
 
     def test_preflight(self):
         agent = self.shell("echo $FIT", "--standalone", "--preflight", "sleep 0.1; exit 3",

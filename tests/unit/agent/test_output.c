@@ -359,6 +359,42 @@ static void pipe_held_open(void **state)
     (void)close(held);
 }
 
+/* A process that the worker has left behind: it answers each line that is read with another one. */
+static size_t answers;
+
+static bool answer(void *arg, size_t local_rank, bool is_stderr, struct mst_bytes line)
+{
+    enum { ANSWERS_MAX = 10000 };
+    (void)local_rank;
+    (void)is_stderr;
+    answers++;
+    if (answers < ANSWERS_MAX) { /* else the reader would never stop */
+        assert_int_equal(write(*(int *)arg, line.data, line.size), (ssize_t)line.size);
+        assert_int_equal(write(*(int *)arg, "\n", 1), 1);
+    }
+    return true;
+}
+
+/* Output without end does not delay the end, either. */
+static void endless_writer(void **state)
+{
+    (void)state;
+    char line[1000];
+    struct mst__output_options options = options_for(1);
+    options.takes_line = answer;
+    options.takes_line_arg = &fds[0][0];
+    open_with(options);
+    begin(1, 1, 0, 0);
+    int held = fcntl(fds[0][0], F_GETPIPE_SZ);
+    memset(line, 'x', sizeof line);
+    line[sizeof line - 1] = '\n';
+    assert_int_equal(write(fds[0][0], line, sizeof line), (ssize_t)sizeof line);
+    answers = 0;
+    mst__output_finish_worker(output, 0);
+    assert_in_range(answers, 1, (size_t)held / sizeof line + 1);
+    finish(1);
+}
+
 /* A console that takes nothing: pipes are not read beyond the bound, and nothing is lost when it
  * takes again. */
 static void slow_console(void **state)
@@ -511,6 +547,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(temporary_tree, start, stop),
         cmocka_unit_test_setup_teardown(no_place_for_files, start, stop),
         cmocka_unit_test_setup_teardown(pipe_held_open, start, stop),
+        cmocka_unit_test_setup_teardown(endless_writer, start, stop),
         cmocka_unit_test_setup_teardown(slow_console, start, stop),
         cmocka_unit_test_setup_teardown(one_pipe, start, stop),
         cmocka_unit_test_setup_teardown(json_lines, start, stop),
