@@ -33,6 +33,21 @@
  * nodes need not keep twice as many. */
 #define STORE_IDLE_MS 30000
 
+/* --- the server --- */
+
+const struct mst__endpoint *mst__muster_server(const struct mst__muster *muster)
+{
+    /* Our own server needs no name and no route. One that has taken its place may listen at fewer
+     * addresses. */
+    bool is_near = muster->near != NULL && !mst__hosted_gave_way(muster->near);
+    return is_near ? &muster->endpoint : &muster->settings.place.endpoint;
+}
+
+bool mst__muster_serves(const struct mst__muster *muster)
+{
+    return muster->hosted != NULL && !mst__hosted_gave_way(muster->hosted);
+}
+
 /* --- asking, on a connection of its own --- */
 
 int mst__muster_ask_status(const struct mst__muster *muster,
@@ -44,7 +59,7 @@ int mst__muster_ask_status(const struct mst__muster *muster,
     const struct mst__job_message question = {
         .type = MST_JOB_STATUS, .u.close.run_id = mst_bytes_str(muster->params->run_id)};
     struct mst__job_message answer;
-    int rv = mst__job_client_ask(&muster->endpoint, &question, mst__until_in(timeout_ms),
+    int rv = mst__job_client_ask(mst__muster_server(muster), &question, mst__until_in(timeout_ms),
                                  ret_client, &answer, reterr);
     if (rv == 0 && answer.type != MST_JOB_STATUS_TOLD) {
         mst__job_client_close(*ret_client);
@@ -82,15 +97,37 @@ void mst__muster_count_nodes(const struct mst__muster *muster,
 
 /* --- next: what the round has to offer --- */
 
+/* Make the store of the server; it sends no request. */
+static int prepare_store(struct mst__muster *muster, struct mst_err *reterr)
+{
+    const struct mst__endpoint *endpoint = mst__muster_server(muster);
+    const struct mst__url url = {.scheme = MST_URL_TCP, .endpoint = *endpoint};
+    struct mst_store_options options;
+    mst_store_options_init(&options, sizeof options);
+    options.log = muster->params->log;
+    struct mst__storage *storage = NULL;
+    struct mst_store *store = NULL;
+    int rv = mst__tcp_new(&url, &options, &storage, reterr);
+    rv = rv == 0 ? mst__store_first(storage, &store, reterr) : rv;
+    if (rv == 0) {
+        mst_store_close(muster->store); /* NULL, or its views keep it alive */
+        muster->store = store;
+        muster->store_endpoint = endpoint;
+    }
+    return rv;
+}
+
 /* Open the store of the round; it connects on first use. */
-static int next_store(const struct mst__muster *muster,
+static int next_store(struct mst__muster *muster,
                       const struct mst__job_round *round,
                       struct mst_store **ret_store,
                       struct mst_err *reterr)
 {
     char prefix[MST_ROUND_PREFIX_SIZE];
     mst__round_prefix(mst_bytes_str(muster->params->run_id), round->epoch, round->round, prefix);
-    int rv = mst_store_prefix(muster->store, mst_bytes_str(prefix), ret_store, reterr);
+    int rv =
+        muster->store_endpoint == mst__muster_server(muster) ? 0 : prepare_store(muster, reterr);
+    rv = rv != 0 ? rv : mst_store_prefix(muster->store, mst_bytes_str(prefix), ret_store, reterr);
     if (rv == 0) {
         mst__store_bind(*ret_store, round->epoch);
     }
@@ -263,7 +300,8 @@ static int close_anyhow(struct mst__muster *muster,
     }
     struct mst__job_client *client = NULL;
     struct mst__job_message answer;
-    int rv = mst__job_client_ask(&muster->endpoint, question, until, &client, &answer, reterr);
+    int rv =
+        mst__job_client_ask(mst__muster_server(muster), question, until, &client, &answer, reterr);
     mst__job_client_close(client);
     return rv;
 }
@@ -346,7 +384,7 @@ static void muster_free(void *self)
     mst__job_client_close(muster->early);
     mst__head_drop_round(&muster->head); /* a server that stops waits for its connections */
     mst_store_close(muster->store);      /* open stores keep it alive */
-    if (muster->hosted != NULL && !muster->is_private) {
+    if (mst__muster_serves(muster) && !muster->is_private) {
         mst__muster_part(muster);
     }
     mst__hosted_stop(muster->hosted);
@@ -375,18 +413,6 @@ static const struct mst__head_ops muster_ops = {
     .free = muster_free,
 };
 
-/* Make the store of the server; it sends no request. */
-static int prepare_store(struct mst__muster *muster, struct mst_err *reterr)
-{
-    const struct mst__url url = {.scheme = MST_URL_TCP, .endpoint = muster->endpoint};
-    struct mst_store_options options;
-    mst_store_options_init(&options, sizeof options);
-    options.log = muster->params->log;
-    struct mst__storage *storage = NULL;
-    int rv = mst__tcp_new(&url, &options, &storage, reterr);
-    return rv == 0 ? mst__store_first(storage, &muster->store, reterr) : rv;
-}
-
 static int prepare(struct mst__muster *muster,
                    const struct mst_params *params,
                    struct mst_err *reterr)
@@ -411,6 +437,7 @@ static int prepare(struct mst__muster *muster,
                              muster->params->nodes_max == 1;
         rv = mst__hosted_begin(&muster->settings.place, muster->params, mst__until_at(INT64_MAX),
                                &muster->hosted, &muster->endpoint, &muster->is_open, reterr);
+        muster->near = muster->hosted;
     }
     return rv == 0 ? prepare_store(muster, reterr) : rv;
 }

@@ -87,7 +87,7 @@ static int ask_needs(struct stay *stay, struct mst_err *reterr)
     struct mst__until until = mst__until_in(ANSWER_MS);
     struct mst__job_message answer;
     int rv = stay->client == NULL
-                 ? mst__job_client_open(&muster->endpoint, until, &stay->client, reterr)
+                 ? mst__job_client_open(mst__muster_server(muster), until, &stay->client, reterr)
                  : 0;
     rv = rv == 0 ? mst__job_client_send(stay->client, &question, until, reterr) : rv;
     rv = rv == 0 ? mst__job_client_receive(stay->client, until, &answer, reterr) : rv;
@@ -124,6 +124,9 @@ static int look(void *self, void *arg, struct mst_err *reterr)
 {
     struct stay *stay = arg;
     (void)self; /* stay has it */
+    if (!mst__muster_serves(stay->muster)) {
+        return 0;
+    }
     int rv = ask_needs(stay, reterr);
     if (rv != 0) {
         return rv == MST_ETIMEOUT ? MST_ECONN : rv; /* what does not answer serves nobody */
@@ -142,7 +145,7 @@ static int look(void *self, void *arg, struct mst_err *reterr)
 int mst__muster_linger(void *self, int64_t timeout_ms, struct mst_err *reterr)
 {
     struct mst__muster *muster = self;
-    if (muster->hosted == NULL || muster->is_private) {
+    if (!mst__muster_serves(muster) || muster->is_private) {
         return 0;
     }
     struct stay stay = {.muster = muster,

@@ -211,9 +211,10 @@ static int link_open(struct mst__muster *muster,
                      struct mst_err *reterr)
 {
     int rv = link_settle(muster, until, reterr);
-    rv = rv == 0 ? mst__job_client_open(&muster->endpoint, until, ret_client, reterr) : rv;
+    rv = rv == 0 ? mst__job_client_open(mst__muster_server(muster), until, ret_client, reterr) : rv;
     if (rv == 0) {
         muster->connected_us = now_us();
+        muster->is_open = false; /* another process serves, also when it is away for a while */
     }
     return rv;
 }

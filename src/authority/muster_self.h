@@ -19,11 +19,13 @@ struct mst__muster {
     struct mst__muster_settings settings;
     struct mst__hosted *hosted;         /* NULL = another process serves */
     bool is_open;                       /* or this one: the endpoint's name is not known yet */
-    struct mst__endpoint endpoint;      /* of the server */
+    struct mst__endpoint endpoint;      /* of the server, see mst__muster_server */
+    const struct mst__hosted *near;     /* our server, if it is reached there; NULL = by its name */
     char where[MST_ENDPOINT_TEXT_SIZE]; /* its name in messages */
     char node[MST_AUTHORITY_NAME_SIZE_MAX + 1];
     struct mst__events events;
     struct mst_store *store; /* of all rounds; the application gets views of it */
+    const struct mst__endpoint *store_endpoint;
 
     /* Used by the owner. */
     struct mst__member member;
@@ -62,6 +64,12 @@ void mst__muster_count_nodes(const struct mst__muster *muster,
                              const struct mst__job_status *status,
                              int64_t *ret_others,
                              int64_t *ret_waiting);
+
+/* Where the server is now. Any thread may ask. */
+const struct mst__endpoint *mst__muster_server(const struct mst__muster *muster);
+
+/* Whether this node serves: it has begun to, and has not given way. */
+bool mst__muster_serves(const struct mst__muster *muster);
 
 /* Report that this node serves, if it does. */
 void mst__muster_tell_host(struct mst__muster *muster);

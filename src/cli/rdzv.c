@@ -86,8 +86,9 @@ void mst__rdzv_advise_taken(const struct mst_err *err, const char *host, int64_t
     int rv = mst_status_jobs(mst__endpoint_format(&endpoint, text), TAKEN_MS, &list, NULL);
     mst_status_list_free(list);
     if (rv == 0) {
-        mst__cli_say("muster: port %d belongs to another muster: a `muster serve`, or a node of "
-                     "`muster join` that serves; start the server before its nodes, or join with "
+        mst__cli_say("muster: port %d belongs to another muster, which does not give way: a "
+                     "`muster serve`, or a node that serves; start the server before its nodes, or "
+                     "join with "
                      "--serve never",
                      endpoint.port);
     }

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/number.h"
+#include "cli/claim.h"
 #include "cli/cli.h"
 #include "cli/log.h"
 #include "cli/port_file.h"
@@ -235,7 +236,7 @@ static int serve_with(const struct serve *serve)
     check_backlog(&options.log, options.connections_max, explicit_wish);
     struct mst_server *server = NULL;
     mst__mem_tune();
-    int rv = mst_server_new(&options, &server, &err);
+    int rv = mst__claim_server(&options, &server, &err);
     if (rv != 0) {
         exit_code = fail(serve, &options.log, &err);
         mst__rdzv_advise_taken(&err, serve->hosts.count == 0 ? "*" : serve->hosts.values[0],

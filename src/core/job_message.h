@@ -25,11 +25,12 @@
     X(ANNOUNCE, 1, "announce") /* first, for each round, after a lost connection */ \
     X(HEARTBEAT, 2, "heartbeat")                                                    \
     X(LEAVE, 3, "leave")                                                            \
-    X(CLOSE, 4, "close")     /* of a run, by any client; needs no announcement */   \
-    X(STATUS, 5, "status")   /* the same */                                         \
-    X(STORE, 6, "store")     /* store requests of version 1: refused */             \
-    X(FINISH, 7, "finish")   /* the work of a member is done */                     \
-    X(RESTART, 8, "restart") /* it has failed, and needs a new round */             \
+    X(CLOSE, 4, "close")       /* of a run, by any client; needs no announcement */ \
+    X(STATUS, 5, "status")     /* the same */                                       \
+    X(STORE, 6, "store")       /* store requests of version 1: refused */           \
+    X(FINISH, 7, "finish")     /* the work of a member is done */                   \
+    X(RESTART, 8, "restart")   /* it has failed, and needs a new round */           \
+    X(GIVE_WAY, 9, "give_way") /* from a muster serve that wants the port */        \
     /* To a node. */                                                                \
     X(WELCOME, 32, "welcome")                                                       \
     X(REFUSED, 33, "refused")                                                       \
@@ -156,6 +157,7 @@ struct mst__job_list {
     uint32_t total;          /* number of runs */
     uint32_t count;          /* in @jobs, the oldest ones */
     struct mst_bytes jobs;
+    bool gives_way; /* the server is a node's, and ends when who asks sends GIVE_WAY */
 };
 
 /* A run in short. */

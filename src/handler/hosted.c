@@ -20,6 +20,7 @@
 #include "base/thread.h"
 #include "handler/host.h"
 #include "handler/params.h"
+#include "net/give_way.h"
 #include "net/server.h"
 
 /* Time to find out whether the endpoint is here: a lookup of names and interfaces. */
@@ -175,6 +176,11 @@ int mst__hosted_empty(struct mst__hosted *hosted, struct mst_err *reterr)
     return mst__server_empty(hosted->server, mst__clock_deadline_ms(MST_EMPTY_MS), reterr);
 }
 
+bool mst__hosted_gave_way(const struct mst__hosted *hosted)
+{
+    return mst__give_way_is_done(hosted->server);
+}
+
 void mst__hosted_stop(struct mst__hosted *hosted)
 {
     if (hosted == NULL) {
@@ -220,6 +226,9 @@ int mst__hosted_begin(const struct mst__c10d *settings,
         int rv = mst__hosted_start(&settings->endpoint, &params->log, ret_hosted, reterr);
         if (rv != 0 && (count == 1 || rv == MST_ENOMEM)) {
             return rv == MST_ENOMEM ? rv : mst__err_wrap(reterr, MST_ECONN, "this node must serve");
+        }
+        if (rv == 0 && may_give_way) {
+            mst__give_way_allow((*ret_hosted)->server);
         }
     }
     *ret_endpoint = settings->endpoint;

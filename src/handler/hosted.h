@@ -41,13 +41,17 @@ const char *mst__hosted_url(const struct mst__hosted *hosted, char ret_url[MST_H
  * when it is done, or MST_ETIMEOUT if the server does not respond within MST_EMPTY_MS. */
 int mst__hosted_empty(struct mst__hosted *hosted, struct mst_err *reterr);
 
+/* Whether the server has ended because a `muster serve` wanted its port. From any thread. */
+bool mst__hosted_gave_way(const struct mst__hosted *hosted);
+
 /* Stop serving and release; waits for the thread, about a second at most. NULL is allowed. */
 void mst__hosted_stop(struct mst__hosted *hosted);
 
 /**
  * Serve the store at the endpoint of @settings if this node should: as the options serve or is_host
  * say, else if the endpoint is on this machine and no other server listens there within half a
- * second. A node that loses the race for the port becomes a client. If the name of the endpoint is
+ * second. Only then the server gives way to a `muster serve` that comes later, see net/give_way.h.
+ * A node that loses the race for the port becomes a client. If the name of the endpoint is
  * not known yet, it is a client, too, and @ret_is_open: ask again before connecting. @ret_hosted,
  * NULL for a client, belongs to the caller also after an error; @ret_endpoint is the endpoint for
  * this process.

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "net/give_way.h"
 #include "net/job_status.h"
 #include "net/job_tell.h"
 #include "net/server.h"
@@ -754,12 +755,13 @@ static bool take_close(struct mst_server *server,
 }
 
 static bool take_status(struct mst_server *server,
+                        const struct mst__conn *conn,
                         struct mst_bytes run_id,
                         uint32_t version,
                         struct mst_err *reterr)
 {
     struct mst_err err = {0};
-    int rv = mst__job_answer_status(server, run_id, version, &server->replies, &err);
+    int rv = mst__job_answer_status(server, conn, run_id, version, &server->replies, &err);
     if (rv == MST_ENOTFOUND) {
         return reply_refused(server, rv, MST_REFUSAL_NONE, &err, reterr);
     }
@@ -790,7 +792,10 @@ bool mst__job_take(struct mst_server *server,
         case MST_JOB_CLOSE:
             return take_close(server, seat, message, reterr);
         case MST_JOB_STATUS:
-            return take_status(server, message->u.close.run_id, message->u.close.version, reterr);
+            return take_status(server, conn, message->u.close.run_id, message->u.close.version,
+                               reterr);
+        case MST_JOB_GIVE_WAY:
+            return mst__give_way_take(conn, reterr);
         case MST_JOB_FINISH:
         case MST_JOB_RESTART:
             return take_word(server, conn, seat, message, reterr);

@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/nearest.h"
+#include "net/give_way.h"
 #include "net/server.h"
 #include "wire/job_status.h"
 
@@ -205,24 +206,28 @@ int mst__jobs_snapshot(const struct mst_server *server,
 
 /* --- answers --- */
 
-static int answer_list(const struct mst_server *server, struct mst__buf *output)
+static int answer_list(const struct mst_server *server,
+                       const struct mst__conn *conn,
+                       struct mst__buf *output)
 {
     struct mst__buf jobs;
     struct mst__job_message message = {.type = MST_JOB_JOBS_TOLD};
     jobs_list(server, &jobs, &message.u.list);
+    message.u.list.gives_way = mst__give_way_is_for(conn);
     int rv = mst__job_write(output, &message);
     mst__buf_close(&jobs);
     return rv;
 }
 
 int mst__job_answer_status(const struct mst_server *server,
+                           const struct mst__conn *conn,
                            struct mst_bytes run_id,
                            uint32_t version,
                            struct mst__buf *output,
                            struct mst_err *reterr)
 {
     if (run_id.size == 0 && version >= MST_JOB_VERSION_LIST) {
-        return answer_list(server, output);
+        return answer_list(server, conn, output);
     }
     const struct mst__job *job = mst__job_find(server, run_id);
     if (job == NULL) {

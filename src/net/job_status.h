@@ -5,9 +5,11 @@
 #include "net/job.h"
 #include "snapshot/snapshot.h"
 
-/* Append the answer to a STATUS for @run_id, empty for all, from a peer of protocol @version, 0 =
- * the first. 0, MST_ENOTFOUND with a sentence that names similar ids, MST_ELIMIT, MST_ENOMEM. */
+/* Append the answer to a STATUS for @run_id, empty for all, from the peer of @conn, of protocol
+ * @version, 0 = the first. 0, MST_ENOTFOUND with a sentence that names similar ids, MST_ELIMIT,
+ * MST_ENOMEM. */
 int mst__job_answer_status(const struct mst_server *server,
+                           const struct mst__conn *conn,
                            struct mst_bytes run_id,
                            uint32_t version,
                            struct mst__buf *output,

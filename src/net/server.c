@@ -360,6 +360,8 @@ int mst_server_new(const struct mst_server_options *options,
     server->wire_limits = mst__wire_limits(options->key_size_max, options->value_size_max);
     atomic_init(&server->stop_wanted, false);
     atomic_init(&server->dump_wanted, false);
+    atomic_init(&server->gives_way, false);
+    atomic_init(&server->gave_way, false);
     uint8_t hash_key[MST_SIPHASH_KEY_SIZE];
     mst__clock_random(hash_key, sizeof hash_key);
     struct mst__kv_limits limits = {.memory_max = options->memory_max,

@@ -116,6 +116,8 @@ struct mst_server {
     uv_async_t wake;           /* a thread requests a stop or a dump */
     atomic_bool stop_wanted;
     atomic_bool dump_wanted;
+    atomic_bool gives_way; /* see give_way.h */
+    atomic_bool gave_way;
     bool stopping;
     int64_t stop_began_ms;
     int64_t ahead_ms;  /* tests advance the clock with it */

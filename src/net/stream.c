@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -271,6 +272,88 @@ size_t mst__stream_unsent(const struct mst__stream *stream)
 int mst__stream_end(const struct mst__stream *stream, bool reads)
 {
     return shutdown(stream->fd, reads ? SHUT_RDWR : SHUT_WR) == 0 ? 0 : -errno;
+}
+
+/* --- who can call, who has called --- */
+
+/* An address without its port, IPv4 mapped to IPv6. */
+static struct in6_addr plain_of(const struct mst__stream_name *name)
+{
+    struct in6_addr plain = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
+    if (name->family == AF_INET6) {
+        memcpy(&plain, name->address, sizeof plain);
+    } else {
+        memcpy(&plain.s6_addr[12], name->address, 4);
+    }
+    return plain;
+}
+
+static bool is_loopback(const struct mst__stream_name *name)
+{
+    struct in6_addr plain = plain_of(name);
+    return name->family == AF_UNIX || IN6_IS_ADDR_LOOPBACK(&plain) ||
+           (IN6_IS_ADDR_V4MAPPED(&plain) && plain.s6_addr[12] == 127);
+}
+
+static bool is_same(const struct mst__stream_name *left, const struct mst__stream_name *right)
+{
+    struct in6_addr a = plain_of(left);
+    struct in6_addr b = plain_of(right);
+    return memcmp(&a, &b, sizeof a) == 0;
+}
+
+/* Whether an interface of this machine has the address of @name. */
+static bool is_of_interface(const struct mst__stream_name *name)
+{
+    struct ifaddrs *interfaces = NULL;
+    bool is_ours = false;
+    if (getifaddrs(&interfaces) != 0) {
+        return false;
+    }
+    for (const struct ifaddrs *at = interfaces; at != NULL && !is_ours; at = at->ifa_next) {
+        if (at->ifa_addr == NULL || !is_inet(at->ifa_addr->sa_family)) {
+            continue;
+        }
+        struct sockaddr_storage address = {0};
+        memcpy(&address, at->ifa_addr,
+               at->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+                                                  : sizeof(struct sockaddr_in6));
+        struct mst__stream_name own = name_of(&address);
+        is_ours = is_same(name, &own);
+    }
+    freeifaddrs(interfaces);
+    return is_ours;
+}
+
+enum mst__stream_peer mst__stream_peer(const struct mst__stream *stream)
+{
+    struct sockaddr_storage here = {0};
+    struct sockaddr_storage there = {0};
+    socklen_t here_size = sizeof here;
+    socklen_t there_size = sizeof there;
+    if (getsockname(stream->fd, (struct sockaddr *)&here, &here_size) != 0 ||
+        getpeername(stream->fd, (struct sockaddr *)&there, &there_size) != 0) {
+        return MST_STREAM_ELSEWHERE;
+    }
+    struct mst__stream_name called = name_of(&here);
+    struct mst__stream_name peer = name_of(&there);
+    if (is_loopback(&called)) {
+        return MST_STREAM_LOOPBACK;
+    }
+    /* The source of a call to ourselves is the same address, or another one of ours. */
+    return is_same(&called, &peer) || is_of_interface(&peer) ? MST_STREAM_HERE
+                                                             : MST_STREAM_ELSEWHERE;
+}
+
+bool mst__stream_is_loopback(const struct mst__stream *listener)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t size = sizeof address;
+    if (getsockname(listener->fd, (struct sockaddr *)&address, &size) != 0) {
+        return false;
+    }
+    struct mst__stream_name name = name_of(&address);
+    return is_loopback(&name);
 }
 
 void mst__stream_close(struct mst__stream *stream)

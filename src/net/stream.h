@@ -93,6 +93,19 @@ int mst__stream_local(const struct mst__stream *stream,
                       char ret_text[MST_ADDRESS_SIZE],
                       int *ret_port);
 
+/* Where the peer of a stream is. */
+enum mst__stream_peer {
+    MST_STREAM_ELSEWHERE, /* or not known */
+    MST_STREAM_HERE,      /* on this machine: it has one of our addresses, and called one that other
+                           * machines can call as well */
+    MST_STREAM_LOOPBACK,  /* on this machine: it called a loopback address, or a unix socket */
+};
+
+enum mst__stream_peer mst__stream_peer(const struct mst__stream *stream);
+
+/* Whether only this machine can connect to @listener: a loopback address or a unix socket. */
+bool mst__stream_is_loopback(const struct mst__stream *listener);
+
 /* A closed stream is allowed. */
 void mst__stream_close(struct mst__stream *stream);
 

@@ -118,6 +118,9 @@ static void visit_list(struct mst__visitor *visitor, struct mst__job_list *list)
     mst__visit_u32(visitor, &list->total);
     mst__visit_u32(visitor, &list->count);
     mst__visit_text(visitor, &list->jobs);
+    if (mst__visit_more(visitor)) {
+        mst__visit_bool(visitor, &list->gives_way);
+    }
 }
 
 static void visit_entry(struct mst__visitor *visitor, struct mst__job_entry *entry)
@@ -250,6 +253,7 @@ static void visit_message(struct mst__visitor *visitor, struct mst__job_message 
             break;
         case MST_JOB_LEAVE:
         case MST_JOB_PONG:
+        case MST_JOB_GIVE_WAY:
             break;
     }
 }

@@ -1,9 +1,12 @@
 """Nodes that serve others: for whom, for how long, and who serves instead."""
 
+import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -86,6 +89,226 @@ class Lingering(Case):
         serves.signal(signal.SIGTERM)
         self.assertEqual(serves.wait(), TERMINATED, serves.stderr())
         self.assertNotIn("second", serves.stderr())
+
+
+class Handover(Case):
+    """A node has taken the port of a `muster serve` that was away; the next one gets it back."""
+
+    def setUp(self):
+        super().setUp()
+        self.port = int(self.endpoint.rsplit(":", 1)[1])
+
+    def serve(self, **more):
+        server = harness.Server("--port", self.port, **more)
+        self.addCleanup(server.__exit__, None, None, None)
+        return server
+
+    def runs(self):
+        """The jobs that meet at the endpoint."""
+        told = subprocess.run([harness.MUSTER, "status", "--json", "--rdzv-endpoint",
+                               self.endpoint], capture_output=True, check=False)
+        return {job["run_id"] for job in json.loads(told.stdout)["jobs"]} \
+            if told.returncode == 0 else set()
+
+    def job(self, *options, **more):
+        """Two nodes of run 'old' that work until the call of the second result."""
+        env, release = self.go("old")
+        nodes = [self.agent("old", UNTIL, *options, env=env, **more) for _ in range(2)]
+        for node in nodes:
+            node.until("/2")
+        return nodes, release
+
+    def node_in_between(self, *options):
+        env, release = self.go("new")
+        node = self.agent("new", UNTIL, *options, env=env)
+        node.until("at 0/1")
+        self.assertIn(f"is serving on {self.endpoint}", node.stderr())
+        return node, release
+
+    def ends(self, *nodes):
+        for node in nodes:
+            self.assertEqual(node.wait(), OK, node.stderr())
+
+    def test_server_gets_its_port_back(self):
+        """All jobs go on: the rounds too, without another start of the workers."""
+        first = self.serve()
+        old, release_old = self.job()
+        first.kill()
+        new, release_new = self.node_in_between()
+        harness.wait_until(lambda: self.runs() == {"old", "new"}, "both jobs at the node")
+        second = self.serve()
+        self.assertEqual(second.port, self.port)
+        second.wait_log("ev=job.resumed", "run=old", "nodes=2")
+        second.wait_log("ev=job.resumed", "run=new", "nodes=1")
+        self.assertIn(f"ev=serve.claims address={self.endpoint} jobs=2", second.log())
+        self.assertIn(f"ev=server.gives_way port={self.port} peer=127.0.0.1:", new.stderr())
+        # The node serves nobody any more, and does not stay for the other job.
+        release_new()
+        self.ends(new)
+        self.assertNotIn("still serves", new.stderr())
+        release_old()
+        self.ends(*old)
+        for node in (*old, new):
+            self.assertEqual(len(node.lines), 1, node.lines)
+
+    def test_running_nodes_remain_clients(self):
+        """The nodes of a job do not begin to serve when their server is away."""
+        first = self.serve()
+        nodes, release = self.job()
+        first.kill()
+        # Both of them call again, and again.
+        with socket.create_server(("127.0.0.1", self.port)) as absent:
+            absent.settimeout(harness.DEADLINE_S)
+            for _ in range(6):
+                absent.accept()[0].close()
+        second = self.serve()
+        second.wait_log("ev=job.resumed", "nodes=2")
+        self.assertNotIn("ev=serve.port_taken", second.log())
+        release()
+        self.ends(*nodes)
+        for node in nodes:
+            self.assertNotIn("is serving", node.stderr())
+
+    def test_record(self):
+        """With c10d the store is lost with its server, and the nodes meet again."""
+        env, release = self.go("record")
+        nodes = [self.agent("record", UNTIL, "--rdzv-backend", "c10d", env=env) for _ in range(2)]
+        for node in nodes:
+            node.until("/2")
+        server = self.serve()
+        self.assertTrue(server.log_lines("ev=serve.claims"), server.log())
+        for node in nodes:
+            node.until("/2")
+        release()
+        self.ends(*nodes)
+
+    def test_node_that_must_serve(self):
+        """--serve always is the user's word, and the server says what is in its way."""
+        node, release = self.node_in_between("--serve", "always")
+        server = harness.Server("--port", self.port, wait=False)
+        self.addCleanup(shutil.rmtree, server.directory, ignore_errors=True)
+        self.assertEqual(server.wait(), 1)
+        server.ended()
+        self.assertEqual(len(server.log_lines("ev=serve.port_taken")), 1, server.log())
+        self.assertIn("which does not give way", server.log())
+        release()
+        self.ends(node)
+
+    def test_port_that_is_free_soon(self):
+        """A server that is about to stop is waited for."""
+        with socket.create_server(("127.0.0.1", self.port)):
+            server = harness.Server("--port", self.port, wait=False)
+            self.addCleanup(server.__exit__, None, None, None)
+            server.wait_log("ev=serve.port_taken")
+        self.assertEqual(server.wait_port(), self.port)
+
+
+# Sends GIVE_WAY to the address in its arguments, and prints when the connection has ended.
+STRANGER = """
+import socket, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2])), 20) as peer:
+    peer.sendall(bytes.fromhex("00cef7853c" "42" "0100000009"))
+    while peer.recv(4096):
+        pass
+print("ended")
+"""
+
+
+class Machines(Case):
+    """Two machines, as network namespaces. The first has a second address."""
+
+    HERE, ALSO_HERE, THERE = "10.77.0.1", "10.77.0.2", "10.77.0.3"
+
+    def setUp(self):
+        super().setUp()
+        self.enter = ["nsenter", "--target", None, "--net"]
+        # Root does not need a user namespace, and a container may not have them.
+        if os.geteuid() != 0:
+            self.enter[3:] = ["--user", "--preserve-credentials", "--net"]
+        user = [] if os.geteuid() == 0 else ["--map-root-user"]
+        self.here = self.machine(["unshare", *user])
+        self.there = self.machine([*self.inside(self.here)[:-1], "unshare"])
+        with open(f"{self.directory}/hosts", "w", encoding="utf-8") as file:
+            file.write(f"127.0.0.1 localhost\n{self.HERE} head.test\n")
+        self.port = harness.free_port()  # free here, and nothing else is there
+        self.must(self.here, "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0",
+                  "netns", self.there)
+        for pid, addresses in ((self.here, (self.HERE, self.ALSO_HERE)),
+                               (self.there, (self.THERE,))):
+            for address in addresses:
+                self.must(pid, "ip", "address", "add", f"{address}/24", "dev", "eth0")
+            for link in ("lo", "eth0"):
+                self.must(pid, "ip", "link", "set", link, "up")
+
+    def machine(self, unshare):
+        try:
+            child = subprocess.Popen([*unshare, "--net", "sh", "-c", "echo up; exec cat"],
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                     stderr=subprocess.DEVNULL)
+        except FileNotFoundError:
+            self.skipTest("there is no unshare")
+        self.addCleanup(child.communicate)  # its input ends, and so does it
+        if child.stdout.readline() != b"up\n":
+            self.skipTest("network namespaces are not allowed")
+        return child.pid
+
+    def inside(self, pid):
+        return [*(str(pid) if word is None else word for word in self.enter), "--"]
+
+    def must(self, pid, *command):
+        done = subprocess.run([*self.inside(pid), *map(str, command)], capture_output=True,
+                              check=False)
+        if done.returncode != 0:
+            self.skipTest(f"{command}: {done.stderr}")
+
+    def node(self, host):
+        """A node at the first machine that serves for the job."""
+        env, release = self.go("job")
+        self.endpoint = f"{host}:{self.port}"
+        names = ["unshare", "--mount", "sh", "-c",
+                 f'mount --bind {self.directory}/hosts /etc/hosts && exec "$@"', "sh"]
+        node = Agent("--rdzv-endpoint", self.endpoint, "--rdzv-id", "job", "--nnodes", "1:2",
+                     "--rdzv-conf", QUICK, "--", "sh", "-c", UNTIL, env=env,
+                     wrapper=[*self.inside(self.here), *names])
+        self.addCleanup(node.close)
+        node.until("at 0/1")
+        self.assertIn(f"is serving on {self.endpoint}", node.stderr())
+        return node, release
+
+    def serve(self, *hosts, **more):
+        return harness.Server("--port", self.port, hosts=hosts, wrapper=self.inside(self.here),
+                              **more)
+
+    def ends(self, node, release):
+        release()
+        self.assertEqual(node.wait(), OK, node.stderr())
+        self.assertEqual(len(node.lines), 1, node.lines)
+
+    def test_not_to_another_machine(self):
+        """A server on every address is for this machine, also at its second address."""
+        node, release = self.node(self.ALSO_HERE)
+        stranger = subprocess.run(
+            [*self.inside(self.there), sys.executable, "-c", STRANGER, self.ALSO_HERE,
+             str(self.port)], capture_output=True, check=False)
+        self.assertEqual(stranger.stdout, b"ended\n", stranger.stderr)
+        self.assertNotIn("server.gives_way", node.stderr())
+        with self.serve("*") as server:
+            server.wait_log("ev=job.resumed", "nodes=1")
+            self.assertIn("server.gives_way", node.stderr())
+            self.ends(node, release)
+
+    def test_not_to_a_server_that_others_cannot_reach(self):
+        """The node serves at every address, and the server would listen at loopback only."""
+        node, release = self.node("head.test")
+        server = self.serve(wait=False)
+        self.addCleanup(shutil.rmtree, server.directory, ignore_errors=True)
+        self.assertEqual(server.wait(), 1)
+        server.ended()
+        self.assertNotIn("server.gives_way", node.stderr())
+        # At the address of the name it may, and the node finds it there.
+        with self.serve(self.HERE) as server:
+            server.wait_log("ev=job.resumed", "nodes=1")
+            self.ends(node, release)
 
 
 class Names(Case):

@@ -1,5 +1,6 @@
 /* unit/net/test_job_server.c - jobs of a server: the connections of their nodes, their memory, and
  * the order in which they end. */
+#include "net/give_way.h"
 #include "unit/net/conn_unit.h"
 
 static int fixture_open(void **state)
@@ -460,6 +461,72 @@ static void full_server_refuses(void **state)
     (void)close(fd);
 }
 
+/* --- giving way --- */
+
+/* Ask the server, on a new connection, whether it gives way. */
+static bool is_told_way(struct fixture *f)
+{
+    const struct mst__job_message question = {.type = MST_JOB_STATUS,
+                                              .u.close = {.version = MST_JOB_VERSION}};
+    struct mst__job_message told;
+    int fd = node_new(f);
+    put_message(&f->bytes, &question);
+    send_all(f, fd);
+    frame_read(f, fd, &told);
+    assert_int_equal(told.type, MST_JOB_JOBS_TOLD);
+    (void)close(fd);
+    settle(f->server);
+    return told.u.list.gives_way;
+}
+
+/* Ask it to give way. Its connection ends if it refuses; returns whether the server stops. */
+static bool ask_way(struct fixture *f)
+{
+    const struct mst__job_message wish = {.type = MST_JOB_GIVE_WAY};
+    int fd = node_new(f);
+    put_message(&f->bytes, &wish);
+    send_all(f, fd);
+    bool is_stopping = f->server->stopping;
+    assert_true(is_stopping || peer_is_closed(f->server, fd));
+    assert_int_equal(f->server->counters.closed[MST_WHY_PROTOCOL], is_stopping ? 0 : 1);
+    assert_int_equal(mst__give_way_is_done(f->server), is_stopping);
+    (void)close(fd);
+    return is_stopping;
+}
+
+static void only_a_node_gives_way(void **state)
+{
+    struct fixture *f = *state;
+    assert_false(is_told_way(f));
+    assert_false(ask_way(f));
+}
+
+static void a_node_gives_way(void **state)
+{
+    struct fixture *f = *state;
+    mst__give_way_allow(f->server);
+    assert_true(is_told_way(f));
+    assert_true(ask_way(f));
+}
+
+/* Who calls at a loopback address may listen there alone: then the others would find nobody. */
+static void not_to_a_loopback_server(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const hosts[] = {"0.0.0.0"};
+    struct mst_server_options options;
+    mst_server_options_init(&options, sizeof options);
+    options.hosts = hosts;
+    options.hosts_count = 1;
+    options.log = (struct mst_log){0};
+    mst_server_free(f->server);
+    f->server = NULL;
+    assert_int_equal(mst_server_new(&options, &f->server, NULL), 0);
+    mst__give_way_allow(f->server);
+    assert_false(is_told_way(f));
+    assert_false(ask_way(f));
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
 
 int main(void)
@@ -470,6 +537,8 @@ int main(void)
         CASE(old_connections_are_not_heard),   CASE(jobs_end_while_they_are_told),
         CASE(idle_jobs_are_counted),           CASE(full_server_refuses),
         CASE(changed_jobs_are_listed),         CASE(lost_nodes_are_remembered),
+        CASE(only_a_node_gives_way),           CASE(a_node_gives_way),
+        CASE(not_to_a_loopback_server),
     };
     return MST_RUN_TESTS(tests);
 }

@@ -114,7 +114,7 @@ static struct mst__job_message make_restart(void)
 }
 
 /* One of each type, in the order of the map. */
-#define MESSAGES_COUNT 22
+#define MESSAGES_COUNT 23
 static void make_all(struct mst__job_message ret_messages[MESSAGES_COUNT])
 {
     const struct mst__job_round round = {
@@ -136,6 +136,7 @@ static void make_all(struct mst__job_message ret_messages[MESSAGES_COUNT])
         {.type = MST_JOB_STORE, .u.text = text("requests")},
         {.type = MST_JOB_FINISH, .u.finish = {9, 8, -3, text("done")}},
         make_restart(),
+        {.type = MST_JOB_GIVE_WAY},
         {.type = MST_JOB_WELCOME, .u.welcome = {1, 5, true, -3, text("0.2")}},
         {.type = MST_JOB_REFUSED,
          .u.refused = {MST_EFINISHED, 1, text("no"), make_end(MST_JOB_OUTCOME_FINISHED)}},
@@ -154,7 +155,7 @@ static void make_all(struct mst__job_message ret_messages[MESSAGES_COUNT])
         make_status(),
         {.type = MST_JOB_PONG},
         {.type = MST_JOB_STORE_END, .u.text = text("no requests here")},
-        {.type = MST_JOB_JOBS_TOLD, .u.list = {text("0.2"), 9, 2, text("packed")}},
+        {.type = MST_JOB_JOBS_TOLD, .u.list = {text("0.2"), 9, 2, text("packed"), true}},
     };
     static_assert(sizeof all / sizeof all[0] == MESSAGES_COUNT, "one of each");
     memcpy(ret_messages, all, sizeof all);
@@ -333,10 +334,10 @@ static void fields_of_the_end(void **state)
     }
 }
 
-/* How many bytes of @message the fifth version has added. */
+/* How many bytes of @message the fifth version has added, or a release of it. */
 static size_t added_fifth(const struct mst__job_message *message)
 {
-    return message->type == MST_JOB_ANNOUNCE ? 1 : 0;
+    return message->type == MST_JOB_ANNOUNCE || message->type == MST_JOB_JOBS_TOLD ? 1 : 0;
 }
 
 /* How many the fourth one has, too. */
@@ -477,6 +478,10 @@ static void third_version(void **state)
             assert_true(message.u.announce.announcement.is_fixed);
             assert_true(earlier.u.announce.is_new);
             assert_false(earlier.u.announce.announcement.is_fixed);
+        } else if (message.type == MST_JOB_JOBS_TOLD) {
+            assert_true(message.u.list.gives_way);
+            assert_bytes_str(earlier.u.list.jobs, "packed");
+            assert_false(earlier.u.list.gives_way);
         }
         mst__buf_close(&frame);
     }
