@@ -373,6 +373,17 @@ void mst__muster_tell_host(struct mst__muster *muster)
     }
 }
 
+void mst__muster_tell_way(struct mst__muster *muster)
+{
+    bool has_given_way = muster->hosted != NULL && !mst__muster_serves(muster);
+    if (has_given_way && !muster->is_way_told) {
+        muster->is_way_told = true;
+        mst__event(&muster->events, "gave_way", MST_NODE_RUNNING, -1, -1,
+                   "Node '%s' serves on %s no longer: a muster serve takes its place.",
+                   muster->node, muster->where);
+    }
+}
+
 static void muster_free(void *self)
 {
     struct mst__muster *muster = self;

@@ -211,6 +211,7 @@ static int link_open(struct mst__muster *muster,
                      struct mst_err *reterr)
 {
     int rv = link_settle(muster, until, reterr);
+    mst__muster_tell_way(muster);
     rv = rv == 0 ? mst__job_client_open(mst__muster_server(muster), until, ret_client, reterr) : rv;
     if (rv == 0) {
         muster->connected_us = now_us();

@@ -19,6 +19,7 @@ struct mst__muster {
     struct mst__muster_settings settings;
     struct mst__hosted *hosted;         /* NULL = another process serves */
     bool is_open;                       /* or this one: the endpoint's name is not known yet */
+    bool is_way_told;                   /* the event that ours has given way */
     struct mst__endpoint endpoint;      /* of the server, see mst__muster_server */
     const struct mst__hosted *near;     /* our server, if it is reached there; NULL = by its name */
     char where[MST_ENDPOINT_TEXT_SIZE]; /* its name in messages */
@@ -71,8 +72,9 @@ const struct mst__endpoint *mst__muster_server(const struct mst__muster *muster)
 /* Whether this node serves: it has begun to, and has not given way. */
 bool mst__muster_serves(const struct mst__muster *muster);
 
-/* Report that this node serves, if it does. */
+/* Report that this node serves, if it does; that it has given way. */
 void mst__muster_tell_host(struct mst__muster *muster);
+void mst__muster_tell_way(struct mst__muster *muster);
 
 /* --- muster_linger.c --- */
 

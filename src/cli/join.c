@@ -218,7 +218,11 @@ static void on_event(void *arg, const struct mst_event *event)
     if (is_host) {
         join->serves = true;
     }
-    if (is_host || strcmp(event->name, "linger") == 0) {
+    bool is_former = strcmp(event->name, "gave_way") == 0;
+    if (is_former) {
+        join->serves = false;
+    }
+    if (is_host || is_former || strcmp(event->name, "linger") == 0) {
         mst__cli_say("muster: %s", event->message);
     }
     if (strcmp(event->name, "queued") == 0 || strcmp(event->name, "spare") == 0) {

@@ -106,7 +106,7 @@ static void on_event(void *arg, const struct mst_event *event)
     const struct mst__run_settings *settings = arg;
     bool is_served = strcmp(event->name, "host") == 0 && !settings->is_standalone;
     if (is_served || strcmp(event->name, "spare") == 0 || strcmp(event->name, "queued") == 0 ||
-        strcmp(event->name, "linger") == 0) {
+        strcmp(event->name, "linger") == 0 || strcmp(event->name, "gave_way") == 0) {
         mst__cli_say("muster: %s", event->message);
     }
 }

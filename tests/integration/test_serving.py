@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 import harness
-from agents import QUICK, Agent
+from agents import QUICK, Agent, Child
 
 OK, UNREACHABLE, TERMINATED = 0, 5, 128 + signal.SIGTERM
 
@@ -143,6 +143,7 @@ class Handover(Case):
         self.assertIn(f"ev=serve.claims address={self.endpoint} jobs=2", second.log())
         self.assertIn(f"ev=server.gives_way port={self.port} peer=127.0.0.1:", new.stderr())
         # The node serves nobody any more, and does not stay for the other job.
+        self.assertIn(f"serves on {self.endpoint} no longer: a muster serve", new.stderr())
         release_new()
         self.ends(new)
         self.assertNotIn("still serves", new.stderr())
@@ -181,6 +182,29 @@ class Handover(Case):
             node.until("/2")
         release()
         self.ends(*nodes)
+
+    def test_join(self):
+        """`muster join` that has given way ends with its command, not with the job."""
+        nodes = []
+        for name in ("first", "second"):
+            env, release = self.go(name)
+            node = Child(harness.MUSTER, "join", "--rdzv-endpoint", self.endpoint, "--rdzv-id",
+                         "job", "--nnodes", "2", "--rdzv-conf", QUICK, "--", "sh", "-c", UNTIL,
+                         env=env)
+            self.addCleanup(node.close)
+            nodes.append((node, release))
+            harness.wait_until(lambda: "is serving" in nodes[0][0].stderr(), "the server")
+        (serves, end_first), (other, end_second) = nodes
+        for node, _ in nodes:
+            node.until("at ")
+        server = self.serve()
+        server.wait_log("ev=job.resumed", "nodes=2")
+        harness.wait_until(lambda: "no longer: a muster serve" in serves.stderr(), "the event")
+        end_first()
+        self.ends(serves)
+        self.assertIsNone(other.process.poll())
+        end_second()
+        self.ends(other)
 
     def test_node_that_must_serve(self):
         """--serve always is the user's word, and the server says what is in its way."""
