@@ -320,7 +320,8 @@ static int check_params(const json_t *line, struct reason *reason)
 {
     struct mst_params *params = NULL;
     struct mst_err err = {0};
-    int code = mst_params_new(vectors_text(line, "backend"), "run", &params, &err);
+    const char *backend = vectors_text(line, "backend");
+    int code = mst_params_new(backend == NULL ? "" : backend, "run", &params, &err);
     if (code == 0) {
         code =
             mst_params_set_nodes(params, vectors_int(line, "min"), vectors_int(line, "max"), &err);

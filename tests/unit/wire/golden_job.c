@@ -514,6 +514,7 @@ static void tell_message(struct mst__buf *to,
             TELL_UINT(to, message, u.list.total);
             TELL_UINT(to, message, u.list.count);
             TELL_TEXT(to, message, u.list.jobs);
+            TELL_BOOL(to, message, u.list.gives_way);
             break;
         case MST_JOB_EXPELLED:
         case MST_JOB_STORE:
@@ -529,13 +530,13 @@ static void tell_message(struct mst__buf *to,
 /* --- pieces --- */
 
 static const char *const names[] = {
-    "announce",    "announce_fixed", "heartbeat",  "leave",   "close",     "status",
-    "store",       "finish",         "restart",    "welcome", "refused",   "sealed",
-    "queued",      "spare",          "waiting",    "lost",    "reopened",  "closed",
-    "expelled",    "status_told",    "status_cut", "pong",    "store_end", "jobs_told",
-    "item_member", "item_detail",    "item_entry", "numbers",
+    "announce", "announce_fixed", "heartbeat",   "leave",      "close",     "status",
+    "store",    "finish",         "restart",     "welcome",    "refused",   "sealed",
+    "queued",   "spare",          "waiting",     "lost",       "reopened",  "closed",
+    "expelled", "status_told",    "status_cut",  "pong",       "store_end", "jobs_told",
+    "give_way", "item_member",    "item_detail", "item_entry", "numbers",
 };
-#define MESSAGES_COUNT 24
+#define MESSAGES_COUNT 25
 #define PIECES_COUNT (sizeof names / sizeof names[0])
 
 static const char *piece_name(size_t index)
@@ -569,7 +570,8 @@ static struct mst__job_message message_at(size_t index)
         status(false),
         {.type = MST_JOB_PONG},
         of_text(MST_JOB_STORE_END),
-        {.type = MST_JOB_JOBS_TOLD, .u.list = {text("server-41"), 42, 43, text("jobs")}},
+        {.type = MST_JOB_JOBS_TOLD, .u.list = {text("server-41"), 42, 43, text("jobs"), true}},
+        {.type = MST_JOB_GIVE_WAY},
     };
     static_assert(sizeof all / sizeof all[0] == MESSAGES_COUNT, "a name for each");
     return all[index];
