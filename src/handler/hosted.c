@@ -227,7 +227,7 @@ int mst__hosted_begin(const struct mst__c10d *settings,
         if (rv != 0 && (count == 1 || rv == MST_ENOMEM)) {
             return rv == MST_ENOMEM ? rv : mst__err_wrap(reterr, MST_ECONN, "this node must serve");
         }
-        if (rv == 0 && may_give_way) {
+        if (*ret_hosted != NULL && may_give_way) {
             mst__give_way_allow((*ret_hosted)->server);
         }
     }

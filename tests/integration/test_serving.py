@@ -238,6 +238,27 @@ print("ended")
 """
 
 
+# Answers for late.test: from the third question for its address it is 127.0.0.1. The first two are
+# those of a node that finds out whether it serves; the third is that of its first call.
+NAME_SERVER = """
+import socket
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("127.0.0.1", 53))
+print("up", flush=True)
+asked = 0
+while True:
+    question, peer = server.recvfrom(512)
+    end = question.index(b"\\0", 12) + 1
+    is_asked = question[12:end + 2] == b"\\4late\\4test\\0" b"\\0\\1"
+    asked += is_asked
+    is_known = asked > 2
+    answer = bytes.fromhex("c00c00010001000000000004" "7f000001") if is_known and is_asked else b""
+    flags = b"\\x81\\x80" if is_known else b"\\x81\\x83"
+    counts = bytes([0, 1, 0, bool(answer), 0, 0, 0, 0])
+    server.sendto(question[:2] + flags + counts + question[12:end + 4] + answer, peer)
+"""
+
+
 class Machines(Case):
     """Two machines, as network namespaces. The first has a second address."""
 
@@ -307,6 +328,34 @@ class Machines(Case):
         release()
         self.assertEqual(node.wait(), OK, node.stderr())
         self.assertEqual(len(node.lines), 1, node.lines)
+
+    def test_name_that_is_known_late(self):
+        """A node that learns its endpoint's name as a client remains one."""
+        files = {"resolv.conf": "nameserver 127.0.0.1\n", "nsswitch.conf": "hosts: dns\n"}
+        for name, text in files.items():
+            with open(f"{self.directory}/{name}", "w", encoding="utf-8") as file:
+                file.write(text)
+        mounts = " && ".join(f"mount --bind {self.directory}/{name} /etc/{name}" for name in files)
+        wrapper = ["unshare", "--mount", "sh", "-c", f'{mounts} && exec "$@"', "sh"]
+        self.must(self.here, *wrapper, "true")
+        names = Child(*self.inside(self.here), sys.executable, "-c", NAME_SERVER)
+        self.addCleanup(names.close)
+        names.until("up")
+        env, release = self.go("job")
+        with self.serve("127.0.0.1") as server:
+            node = Agent("--rdzv-endpoint", f"late.test:{self.port}", "--rdzv-id", "job",
+                         "--nnodes", "1:2", "--rdzv-conf", QUICK, "--local-addr", "127.0.0.1",
+                         "--", "sh", "-c", UNTIL, env=env,
+                         wrapper=[*self.inside(self.here), *wrapper])
+            self.addCleanup(node.close)
+            node.until("at 0/1")
+            server.kill()
+        harness.wait_until(lambda: "cannot be reached" in node.stderr() or
+                           "is serving" in node.stderr(), "the node to notice")
+        self.assertNotIn("is serving", node.stderr())
+        with self.serve("127.0.0.1") as server:
+            server.wait_log("ev=job.resumed", "nodes=1")
+            self.ends(node, release)
 
     def test_not_to_another_machine(self):
         """A server on every address is for this machine, also at its second address."""
