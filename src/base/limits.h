@@ -94,6 +94,16 @@ static_assert(3 * MST_WAIT_PART <= MST_TURN_STEPS, "a key, its place, and one st
 #define MST_ACCEPTS_MAX 256
 #define MST_PUSHES_MAX 256
 
+/* Connections beyond the maximum, which a full server accepts to say so, together with those that
+ * stay open until a refused peer has read why; and the time that each has: clients send their first
+ * bytes at once. How long a peer may send nothing at all before it loses its place to another, when
+ * places are scarce: long enough for a client that was stopped for a moment. How often the log says
+ * that the server is full. */
+#define MST_SPARES_MAX 32
+#define MST_SPARE_MS 2000
+#define MST_SILENT_MS 5000
+#define MST_FULL_LOG_MS 10000
+
 /* Bytes handed to the kernel at once when a peer has read something. Less if all connections
  * together would exceed the share of a turn, but not so little that system calls cost more than the
  * bytes. */

@@ -86,7 +86,7 @@ static void check_descriptors(const struct mst_log *log,
                               size_t http_connections)
 {
     struct rlimit limit;
-    rlim_t needed = connections_max + http_connections + SERVE_OTHER_FDS;
+    rlim_t needed = connections_max + MST_SPARES_MAX + http_connections + SERVE_OTHER_FDS;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) {
         return;
     }
@@ -365,7 +365,8 @@ int mst__cli_serve(int argc, char **argv)
         SERVE_JOB_OPTIONS(serve),
 #ifdef MST_WITH_HTTP
         {"http", "ADDRESS",
-         "Serve /metrics, for Prometheus, and /healthz here: HOST:PORT, [::1]:PORT or '*:PORT'; "
+         "Serve /metrics, for Prometheus, /healthz, /readyz and /jobs here: HOST:PORT, [::1]:PORT "
+         "or '*:PORT'; "
          "port 0 for a free one. Default: off.",
          MST_OPTION_TEXT, &serve.http_address, 0, 0},
 #else

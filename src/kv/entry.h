@@ -54,8 +54,8 @@ static inline uint64_t mst__kv_steps_of(size_t size)
 
 /* --- kv.c: memory and entries --- */
 
-/* Whether @size more bytes fit under the memory limit. */
-bool mst__kv_has_room(const struct mst__kv *kv, size_t size);
+/* Whether @size more bytes fit under the memory limit; otherwise kv->memory_lacked is set. */
+bool mst__kv_has_room(struct mst__kv *kv, size_t size);
 
 /* Charge the present size of @buf: 0, or MST_ELIMIT. */
 int mst__kv_buf_charge(struct mst__kv *kv, struct mst__kv_buf *buf);

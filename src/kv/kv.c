@@ -37,10 +37,14 @@ void mst__kv_init(struct mst__kv *kv,
 
 /* --- entries --- */
 
-bool mst__kv_has_room(const struct mst__kv *kv, size_t size)
+bool mst__kv_has_room(struct mst__kv *kv, size_t size)
 {
     MST_ASSERT(kv->memory_used <= kv->limits.memory_max);
-    return size <= mst__kv_room(kv);
+    if (MST_LIKELY(size <= mst__kv_room(kv))) {
+        return true;
+    }
+    kv->memory_lacked = size;
+    return false;
 }
 
 bool mst__kv_charge(struct mst__kv *kv, size_t size)
@@ -543,17 +547,24 @@ static bool is_announced(const struct mst__kv *kv, struct mst_bytes key)
     return mst__bytes_equal(key, mst_bytes_str(MST_KV_ANNOUNCEMENT)) ||
            mst__bytes_equal(key, mst_bytes_str(MST_KV_ANNOUNCEMENT_JOB)) ||
            mst__bytes_equal(key, mst_bytes_str(MST_KV_ANNOUNCEMENT_BARRIER)) ||
-           mst__bytes_equal(key, mst_bytes_str(MST_KV_ANNOUNCEMENT_EPOCH));
+           mst__bytes_equal(key, mst_bytes_str(MST_KV_ANNOUNCEMENT_EPOCH)) ||
+           mst__bytes_equal(key, mst_bytes_str(MST_KV_ANNOUNCEMENT_REFUSAL));
 }
 
-static enum mst__status kv_check(const struct mst__kv *kv, const struct mst__command *command)
+static enum mst__status kv_check(const struct mst__kv *kv,
+                                 struct mst__kv_client *client,
+                                 const struct mst__command *command)
 {
     struct mst_bytes items = command->items;
     struct mst_bytes key;
     for (uint64_t i = 0; i < command->count && mst__items_next(&items, &key); i++) {
         if (!mst__kv_entry_is_ready(mst__map_get(&kv->map, key))) {
-            return command->count == 1 && is_announced(kv, key) ? MST_STATUS_READY
-                                                                : MST_STATUS_NOT_READY;
+            if (command->count != 1 || !is_announced(kv, key)) {
+                return MST_STATUS_NOT_READY;
+            }
+            client->asks_why = client->asks_why ||
+                               mst__bytes_equal(key, mst_bytes_str(MST_KV_ANNOUNCEMENT_REFUSAL));
+            return MST_STATUS_READY;
         }
     }
     return MST_STATUS_READY;
@@ -712,7 +723,7 @@ static int kv_dispatch(struct mst__kv *kv,
             return kv_add(kv, command, reply);
         case MST_OP_CHECK:
             reply->kind = MST_REPLY_STATUS;
-            reply->status = kv_check(kv, command);
+            reply->status = kv_check(kv, client, command);
             return 0;
         case MST_OP_WAIT:
             return mst__kv_wait(kv, client, command, reply);

@@ -60,6 +60,7 @@ struct mst__kv_client {
     struct mst__kv_entry *lost; /* lost a notice of this watched key; NULL = none */
     bool released;              /* in the list of released clients */
     bool is_held;               /* a part of its wait is still to be registered or given up */
+    bool asks_why;              /* it has asked to be told why it is refused */
 };
 
 void mst__kv_client_init(struct mst__kv_client *client);
@@ -81,6 +82,9 @@ struct mst__kv_limits {
 /* The same for a server that tells its epochs, which are those of the rounds that it has sealed:
  * it has the key, and `muster.epoch.N` for each epoch N of its own. */
 #define MST_KV_ANNOUNCEMENT_EPOCH "muster.epoch"
+/* The same for a server that tells a client why it is refused, see wire/refusal.h, once the client
+ * has sent this CHECK. */
+#define MST_KV_ANNOUNCEMENT_REFUSAL "muster.refusal"
 
 /* A buffer of the engine. Memory beyond MST_KEPT_SIZE_MAX is counted, and freed as soon as
  * possible. */
@@ -96,6 +100,8 @@ struct mst__kv {
     size_t memory_used;
     size_t memory_withheld; /* lost to holes between allocations, as far as known */
     uint64_t memory_freed;  /* total */
+    size_t memory_lacked;   /* the size of the last allocation that did not fit; set by the engine,
+                               and set back to 0 by its owner */
     size_t keys_count;
     /* Total work: one step per visited object (entry, place, watcher, notice, item), one more per
      * entry created or removed, one per KiB copied, compared or hashed, and one per 4 KiB freed.

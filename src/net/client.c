@@ -21,6 +21,7 @@
 #include "base/mem.h"
 #include "base/until.h"
 #include "net/resolve.h"
+#include "wire/refusal.h"
 
 #define CLIENT_STAGGER_MS 250
 
@@ -400,6 +401,57 @@ int mst__client_receive(struct mst__client *client,
             }
             before = mst__buf_size(&client->input);
         }
+    }
+    return rv;
+}
+
+int mst__client_hear_refusal(struct mst__client *client,
+                             size_t at,
+                             struct mst__until until,
+                             struct mst__job_message *ret_message,
+                             struct mst_err *reterr)
+{
+    MST_ASSERT(mst__buf_size(&client->input) > at);
+    for (;;) {
+        struct mst_bytes rest = mst__bytes_skip(mst__buf_bytes(&client->input), at);
+        size_t size = 0;
+        if (MST_LIKELY(rest.data[0] != MST_WIRE_REFUSAL_FIRST)) {
+            return 0;
+        }
+        int rv = mst__wire_read_refusal(rest, ret_message, &size, reterr);
+        if (rv != 0) {
+            return rv == MST_ENOTFOUND ? 0 : rv;
+        }
+        rv = mst__client_receive(client, at + size, until, reterr);
+        if (rv != 0) {
+            return rv;
+        }
+    }
+}
+
+int mst__client_refused(const struct mst__job_message *message, struct mst_err *reterr)
+{
+    MST_ASSERT(message->type == MST_JOB_REFUSED);
+    struct mst_bytes text = message->u.refused.text;
+    int code = message->u.refused.code;
+    /* Codes of later releases are unknown here. */
+    bool is_known = code < 0 && strcmp(mst_errname(code), "EUNDEFINED") != 0;
+    return mst__fail(reterr, is_known ? code : MST_EPROTO, 0, "%.*s",
+                     (int)(text.size < 160 ? text.size : 160), (const char *)text.data);
+}
+
+int mst__client_admitted(struct mst__client *client,
+                         size_t at,
+                         struct mst__until until,
+                         struct mst_err *reterr)
+{
+    struct mst__job_message message;
+    int rv = mst__client_hear_refusal(client, at, until, &message, reterr);
+    if (rv == 1) {
+        struct mst_err err = {0};
+        (void)mst__client_refused(&message, &err);
+        rv =
+            mst__fail(reterr, MST_ECONN, 0, "%s", err.msg); /* as if nobody were there: try again */
     }
     return rv;
 }

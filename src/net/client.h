@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/endpoint.h"
 #include "base/until.h"
+#include "core/job_message.h"
 #include "net/address.h"
 #include "net/stream.h"
 
@@ -61,6 +62,29 @@ int mst__client_receive(struct mst__client *client,
                         size_t wanted,
                         struct mst__until until,
                         struct mst_err *reterr);
+
+/**
+ * Whether the reply behind the first @at bytes of the input, of which one byte is there, is a
+ * refusal (wire/refusal.h). Receives the rest of it.
+ *
+ * Returns 1 with @ret_message, which borrows from the input; 0 if it is a reply; errors as above,
+ * and MST_EPROTO.
+ */
+int mst__client_hear_refusal(struct mst__client *client,
+                             size_t at,
+                             struct mst__until until,
+                             struct mst__job_message *ret_message,
+                             struct mst_err *reterr);
+
+/* The same for the first CHECK of a connection: 0 if the server serves us, MST_ECONN with its
+ * reason if it is full. */
+int mst__client_admitted(struct mst__client *client,
+                         size_t at,
+                         struct mst__until until,
+                         struct mst_err *reterr);
+
+/* Convert @message, a REFUSED, to an error: its code and its sentence. */
+int mst__client_refused(const struct mst__job_message *message, struct mst_err *reterr);
 
 /* Wait until @client is readable or writable, as requested: 0, MST_ETIMEOUT, MST_ECANCELED,
  * MST_ESYS. */

@@ -169,6 +169,7 @@ static void conn_close(struct mst__conn *conn)
     mst__kv_client_close(&server->kv, &conn->client);
     conn_free_input(conn);
     mst__conn_free_output(conn);
+    mst__silent_end(conn);
     if (conn->prev == NULL) {
         server->conns = conn->next;
     } else {
@@ -177,7 +178,7 @@ static void conn_close(struct mst__conn *conn)
     if (conn->next != NULL) {
         conn->next->prev = conn->prev;
     }
-    mst__polled_close(&server->poller, &conn->io);
+    mst__conn_close_stream(conn);
     conn->doomed_next = server->closed;
     server->closed = conn;
     server->conns_count--;
@@ -373,18 +374,18 @@ void mst__conns_deliver(struct mst_server *server)
 static void conn_refuse(struct mst__conn *conn, const struct mst__command *command, int code)
 {
     const char *op = mst__op_name(command->op);
-    switch (code) {
-        case MST_ETYPE:
-            conn_reject(conn, MST_WHY_NOT_A_NUMBER, "%s on a value that is no number", op);
-            break;
-        case MST_ELIMIT:
-            conn_reject(conn, MST_WHY_LIMIT,
-                        "%s would exceed a limit: %zu of %zu bytes of memory are used", op,
-                        conn->server->kv.memory_used, conn->server->kv.limits.memory_max);
-            break;
-        default:
-            conn_reject(conn, MST_WHY_MEMORY, "no memory for %s", op);
-            break;
+    char text[MST_FULL_TEXT_SIZE];
+    if (command->op == MST_OP_MULTI_GET) { /* in the middle of its reply */
+        conn_reject(conn, code == MST_ELIMIT ? MST_WHY_LIMIT : MST_WHY_MEMORY,
+                    "no room for the reply to %s", op);
+    } else if (code == MST_ETYPE) {
+        mst__conn_turn_down(conn, MST_WHY_NOT_A_NUMBER, "%s: the value is not a number", op);
+    } else if (code != MST_ELIMIT) {
+        mst__conn_turn_down(conn, MST_WHY_MEMORY, "no memory for %s", op);
+    } else if (mst__full_refuse_memory(conn->server, conn->input_charged, text)) {
+        mst__conn_turn_down(conn, MST_WHY_MEMORY, "%s", text);
+    } else {
+        mst__conn_turn_down(conn, MST_WHY_LIMIT, "%s would exceed a limit", op);
     }
 }
 
@@ -517,18 +518,12 @@ static void conn_begin_frames(struct mst__conn *conn)
 
 /* Read and apply the requests in @input until it is used up, output is pending, or the connection
  * is doomed. Returns the number of bytes used. */
-static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
+static size_t conn_serve_requests(struct mst__conn *conn, struct mst_bytes input)
 {
     struct mst_server *server = conn->server;
     size_t used = 0;
     uint64_t start = server->kv.steps;
     server->turns.end = start + MST_TURN_STEPS;
-    if (MST_UNLIKELY(mst__turns_is_over(server) || mst__kv_has_notices(&server->kv))) {
-        conn->is_input_waiting = true;
-        conn->input_wanted = 0;
-        mst__conn_want_turn(conn);
-        return 0;
-    }
     if (MST_UNLIKELY(conn->is_released)) {
         conn_release(conn); /* before the reply to its next request */
     }
@@ -565,7 +560,8 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
             conn_begin_frames(conn);
             used += size;
         } else if (rv < 0) {
-            conn_reject(conn, rv == MST_ELIMIT ? MST_WHY_LIMIT : MST_WHY_PROTOCOL, "%s", err.msg);
+            enum mst__why why = rv == MST_ELIMIT ? MST_WHY_LIMIT : MST_WHY_PROTOCOL;
+            mst__conn_turn_down(conn, why, "%s", err.msg);
         } else {
             conn->input_wanted = size;
             if (rv == MST_WIRE_EITHER) {
@@ -589,6 +585,25 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
     return used;
 }
 
+/* Serve @input as far as possible now; returns the number of bytes used. */
+static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
+{
+    if (MST_UNLIKELY(conn->is_extra)) {
+        return mst__conn_serve_extra(conn, input);
+    }
+    if (MST_UNLIKELY(mst__turns_is_over(conn->server) || mst__kv_has_notices(&conn->server->kv))) {
+        conn->is_input_waiting = true;
+        conn->input_wanted = 0;
+        mst__conn_want_turn(conn);
+        return 0;
+    }
+    size_t used = conn_serve_requests(conn, input);
+    if (MST_UNLIKELY(conn->reader.dialect != MST_DIALECT_C)) {
+        mst__silent_know_old(conn);
+    }
+    return used;
+}
+
 /* Charge the connection's own buffer to the memory limit. */
 static void conn_charge_input(struct mst__conn *conn)
 {
@@ -599,9 +614,10 @@ static void conn_charge_input(struct mst__conn *conn)
         return;
     }
     if (!mst__kv_charge(kv, cost - conn->input_charged)) {
-        mst__conn_doom(conn, MST_WHY_LIMIT,
-                       "no room for a request of %zu bytes: %zu of %zu bytes of memory are used",
-                       conn->input_wanted, kv->memory_used, kv->limits.memory_max);
+        char text[MST_FULL_TEXT_SIZE];
+        bool is_refused = mst__full_refuse_memory(conn->server, conn->input_charged, text);
+        MST_ASSERT(is_refused);
+        mst__conn_turn_down(conn, MST_WHY_MEMORY, "%s", text);
         return;
     }
     conn->input_charged = cost;
@@ -686,6 +702,9 @@ static void conn_take(struct mst__conn *conn, uint8_t *memory, size_t size)
     struct mst_server *server = conn->server;
     conn->active_ms = mst__server_now_ms(server);
     server->counters.bytes_in += size;
+    if (MST_UNLIKELY(conn->is_silent)) {
+        mst__silent_leave(conn);
+    }
     if (conn->seat.job != NULL) {
         mst__job_heard(&conn->seat);
     }
@@ -828,6 +847,7 @@ void mst__conn_accept(struct mst__listener *listener,
                       const struct mst__stream_name *peer)
 {
     struct mst_server *server = listener->server;
+    bool has_place = mst__conns_places(server) > 0 || mst__silent_make_room(server);
     struct mst__conn *conn = conn_new(server);
     if (conn == NULL) {
         mst__log(&server->options.log, MST_LOG_ERROR, "conn.refused", "why=memory listener=%s",
@@ -838,9 +858,10 @@ void mst__conn_accept(struct mst__listener *listener,
     conn->io.stream = stream;
     conn->peer = *peer;
     conn->seat.contact = ++server->counters.accepted;
-    if (server->conns_count > server->options.connections_max) {
-        mst__conn_doom(conn, MST_WHY_TOO_MANY, "%zu connections are allowed",
-                       server->options.connections_max);
+    if (has_place) {
+        mst__silent_enter(conn);
+    } else {
+        mst__conn_be_extra(conn);
     }
     if (server->options.idle_timeout_ms > 0) {
         mst__server_want_sweep(server);
@@ -887,8 +908,10 @@ bool mst__conns_sweep(struct mst_server *server, int64_t now_ms)
             mst__conn_doom(conn, MST_WHY_IDLE, "silent for %lld ms", (long long)idle_ms);
         }
     }
+    mst__spares_sweep(server, now_ms);
     mst__conns_close_doomed(server);
-    return server->overdue != NULL || (idle_ms > 0 && server->conns != NULL);
+    return server->overdue != NULL || server->spares_count > 0 ||
+           (idle_ms > 0 && server->conns != NULL);
 }
 
 void mst__conns_settle(struct mst_server *server, int64_t now_ms)

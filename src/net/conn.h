@@ -19,6 +19,7 @@ struct mst__conn {
     struct mst__conn *overdue_prev, *overdue_next; /* list of those with pending input or output */
     struct mst__conn *doomed_next;                 /* also in the list of closed ones */
     struct mst__conn *line_prev, *line_next;       /* the line of conn_turn.c */
+    struct mst__conn *silent_prev, *silent_next;   /* the list of conn_silent.c */
     struct mst__kv_client client;
     struct mst__job_seat seat;
     struct mst__wire_reader reader;
@@ -44,9 +45,13 @@ struct mst__conn {
     bool is_overdue;       /* in the list of those with pending input or output */
     bool is_doomed;
     bool is_closing;
-    bool is_served; /* on the stack: its requests are being applied */
-    bool in_grace;  /* dialect A or B is undecided */
-    bool is_framed; /* see wire/job.h */
+    bool is_served;      /* on the stack: its requests are being applied */
+    bool in_grace;       /* dialect A or B is undecided */
+    bool is_framed;      /* see wire/job.h */
+    bool is_silent;      /* in the list of those that have sent nothing yet */
+    bool is_of_old;      /* counted for its host as of dialect A or B */
+    bool is_extra;       /* beyond the maximum; see conn_refuse.c */
+    bool has_last_words; /* the peer was told why it ends, and has yet to read it */
 };
 
 static inline struct mst__conn *mst__conn_of(struct mst__kv_client *client)
@@ -74,6 +79,52 @@ void mst__conns_deliver(struct mst_server *server);
 
 /* Serve waiting input as far as possible now. */
 void mst__conn_take_turn(struct mst__conn *conn);
+
+/* --- conn_refuse.c --- */
+
+void mst__spares_open(struct mst_server *server);
+/* The loop is about to end, and has no connections. */
+void mst__spares_close(struct mst_server *server);
+/* Close those whose time is over. */
+void mst__spares_sweep(struct mst_server *server, int64_t now_ms);
+
+/* End @conn, whose next reply is due, for reason @why, and tell a peer that has asked; the format
+ * adds details. */
+void mst__conn_turn_down(struct mst__conn *conn, enum mst__why why, const char *format, ...)
+    MST_PRINTF(3, 4);
+
+/* Close the stream of @conn, at once or when the peer has read the last words. */
+void mst__conn_close_stream(struct mst__conn *conn);
+
+/* How many more connections @server may accept. */
+size_t mst__conns_places(const struct mst_server *server);
+
+/* @conn, which is new, has no place: it is there to be told so, or doomed. */
+void mst__conn_be_extra(struct mst__conn *conn);
+
+/* Serve what an extra connection may send; returns the number of bytes used. */
+size_t mst__conn_serve_extra(struct mst__conn *conn, struct mst_bytes input);
+
+/* --- conn_silent.c --- */
+
+void mst__silents_open(struct mst_server *server);
+void mst__silents_close(struct mst_server *server);
+
+/* @conn is new, or has sent something. */
+void mst__silent_enter(struct mst__conn *conn);
+void mst__silent_leave(struct mst__conn *conn);
+
+/* @conn closes. */
+void mst__silent_end(struct mst__conn *conn);
+
+/* The dialect of @conn is not C: connections from its host may have to stay silent. */
+void mst__silent_know_old(struct mst__conn *conn);
+
+/* Whether a connection was silent for so long that it may lose its place. */
+bool mst__silent_is_due(const struct mst_server *server);
+
+/* End one of those; false if there is none. */
+bool mst__silent_make_room(struct mst_server *server);
 
 /* --- conn_turn.c --- */
 

@@ -30,8 +30,11 @@ static int conn_serve_frame(struct mst__conn *conn, struct mst_bytes input, size
     server->kv.steps += MST_STEPS_MESSAGE + (after > before ? (after - before) / 64 : 0);
     if (!is_fine) {
         mst__conn_flush(conn); /* earlier messages are answered */
-        mst__conn_doom(conn, err.code == MST_EPROTO ? MST_WHY_PROTOCOL : MST_WHY_LIMIT, "%s",
-                       err.msg);
+        mst__conn_doom(conn,
+                       err.code == MST_EPROTO   ? MST_WHY_PROTOCOL
+                       : err.code == MST_ENOMEM ? MST_WHY_MEMORY
+                                                : MST_WHY_LIMIT,
+                       "%s", err.msg);
         return MST_ECONN;
     }
     return rv;

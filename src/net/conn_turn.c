@@ -57,6 +57,7 @@ static void on_turn_end(uv_prepare_t *clock)
     uint64_t idle_ns = waited_ns - turns->waited_ns;
     uint64_t took_us = passed_ns > idle_ns ? (passed_ns - idle_ns) / 1000 : 0;
     mst__conns_free_closed(server);
+    mst__full_turn(server);
     turns->ended_ns = now_ns;
     turns->waited_ns = waited_ns;
     turns->begun = server->kv.steps;

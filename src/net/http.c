@@ -53,6 +53,7 @@ static const char index_text[] = "muster " MST_VERSION "\n"
                                  "\n"
                                  "/metrics  counters of the store, for Prometheus\n"
                                  "/healthz  200 while the store is served, 503 while it stops\n"
+                                 "/readyz   200 while there is room, 503 with the reason if not\n"
                                  "/jobs     all jobs, as JSON\n"
                                  "/jobs/ID  one of them\n";
 
@@ -210,6 +211,9 @@ static bool answer_charge(struct answer *state, size_t size)
 {
     bool fits = mst__kv_charge(&state->http->server->kv, size);
     state->charged = fits ? size : 0;
+    if (!fits) {
+        state->http->server->kv.memory_lacked = 0; /* no client was refused for that */
+    }
     return fits;
 }
 
@@ -246,6 +250,8 @@ static int metrics_write(const struct mst__http *http, bool lists_jobs, struct m
         .memory = server->kv.memory_used,
         .memory_max = server->kv.limits.memory_max,
         .loop_us_longest = mst__turns_longest_us(server, uv_hrtime()),
+        .is_full = {mst__full_is_of(server, MST_FULL_OF_CONNECTIONS),
+                    mst__full_is_of(server, MST_FULL_OF_MEMORY)},
         .counters = server->counters,
     };
     struct mst__job_metrics *jobs = mst__calloc(MST_METRICS_JOBS_MAX, sizeof *jobs);
@@ -355,6 +361,22 @@ static enum MHD_Result answer_jobs(struct mst__http *http,
 
 /* --- requests --- */
 
+/* Whether the server takes new clients and their data, which is not whether it is alive: a restart
+ * would not help a full server, and would lose its keys. */
+static enum MHD_Result answer_ready(struct mst__http *http, struct MHD_Connection *connection)
+{
+    char text[MST_FULL_TEXT_SIZE];
+    char line[MST_FULL_TEXT_SIZE + 1];
+    if (http->server->stopping) {
+        return answer_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "stopping\n");
+    }
+    if (!mst__full_text(http->server, text)) {
+        return answer_text(connection, MHD_HTTP_OK, "ok\n");
+    }
+    (void)snprintf(line, sizeof line, "%s\n", text); /* fits */
+    return answer_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, line);
+}
+
 static enum MHD_Result answer_path(struct mst__http *http,
                                    struct MHD_Connection *connection,
                                    const char *path)
@@ -367,6 +389,9 @@ static enum MHD_Result answer_path(struct mst__http *http,
                    ? answer_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "stopping\n")
                    : answer_text(connection, MHD_HTTP_OK, "ok\n");
     }
+    if (strcmp(path, "/readyz") == 0) {
+        return answer_ready(http, connection);
+    }
     if (strcmp(path, "/") == 0) {
         return answer_text(connection, MHD_HTTP_OK, index_text);
     }
@@ -377,7 +402,7 @@ static enum MHD_Result answer_path(struct mst__http *http,
         return answer_jobs(http, connection, path + 6);
     }
     return answer_text(connection, MHD_HTTP_NOT_FOUND,
-                       "there is /metrics, /healthz, /jobs and /jobs/ID, nothing else\n");
+                       "there is /metrics, /healthz, /readyz, /jobs and /jobs/ID, nothing else\n");
 }
 
 /* Called when the headers have arrived, for each piece of a body, and at the end. */

@@ -376,9 +376,10 @@ static int job_add(struct mst_server *server,
     struct mst__jobs *jobs = &server->jobs;
     size_t size = job_base_size(jobs, run_id.size);
     if (!mst__kv_charge(&server->kv, size)) {
-        return mst__fail(reterr, MST_ELIMIT, 0,
-                         "no memory for a new run id: %zu of %zu bytes of --max-memory are used",
-                         server->kv.memory_used, server->kv.limits.memory_max);
+        char text[MST_FULL_TEXT_SIZE];
+        bool is_refused = mst__full_refuse_memory(server, 0, text);
+        MST_ASSERT(is_refused);
+        return mst__fail(reterr, MST_ELIMIT, 0, "%s; none is left for a new run id", text);
     }
     struct mst__job *job = mst__calloc(1, sizeof *job + run_id.size + 1);
     void *value = job == NULL ? NULL : mst__map_add(&jobs->map, run_id);
@@ -596,6 +597,16 @@ static bool unseat(struct mst_server *server,
     return rv == 0 || reply_expelled(server, reterr);
 }
 
+/* The authority had no room under --max-memory for node @name: say how full the server is. */
+static void lack_for_node(struct mst_server *server, struct mst_bytes name, struct mst_err *ret_err)
+{
+    char text[MST_FULL_TEXT_SIZE];
+    server->kv.memory_lacked = server->kv.memory_lacked == 0 ? 1 : server->kv.memory_lacked;
+    (void)mst__full_refuse_memory(server, 0, text);
+    (void)mst__fail(ret_err, MST_ELIMIT, 0, "%s; none is left for node '%.*s'", text,
+                    (int)(name.size < 40 ? name.size : 40), (const char *)name.data);
+}
+
 static bool take_announce(struct mst_server *server,
                           struct mst__conn *conn,
                           struct mst__job_seat *seat,
@@ -650,6 +661,9 @@ static bool take_announce(struct mst_server *server,
     enum mst__refusal refusal = job->authority.refusal;
     if (refusal == MST_REFUSAL_CLOSED) {
         return reply_closed(server, job, announce, &err, reterr);
+    }
+    if (rv == MST_ELIMIT && refusal == MST_REFUSAL_MEMORY) {
+        lack_for_node(server, announcement.name, &err);
     }
     if (rv != 0) {
         return reply_refused(server, rv, refusal, &err, reterr);

@@ -88,17 +88,19 @@ static int client_push(struct mst__job_client *client, struct mst_err *reterr)
                                                                 : mst__err_pass(reterr, rv, &err);
 }
 
-/* Ask whether the server serves jobs, in the store protocol. */
+static int put_check(struct mst__buf *output, const char *key)
+{
+    struct mst__command check = {.op = MST_OP_CHECK, .count = 1};
+    int rv = mst__wire_write_request(output, MST_DIALECT_C, &check);
+    return rv != 0 ? rv : mst__buf_append_str(output, mst_bytes_str(key));
+}
+
+/* Ask whether the server has a place for us, and whether it serves jobs, in the store protocol. */
 static int put_greeting(struct mst__buf *output)
 {
-    struct mst__buf items;
-    mst__buf_init(&items, 64);
-    int rv = mst__buf_append_str(&items, mst_bytes_str(MST_KV_ANNOUNCEMENT_JOB));
-    struct mst__command check = {.op = MST_OP_CHECK, .count = 1, .items = mst__buf_bytes(&items)};
-    rv = rv != 0 ? rv : mst__wire_write_validate(output);
-    rv = rv != 0 ? rv : mst__wire_write_request(output, MST_DIALECT_C, &check);
-    mst__buf_close(&items);
-    return rv;
+    int rv = mst__wire_write_validate(output);
+    rv = rv != 0 ? rv : put_check(output, MST_KV_ANNOUNCEMENT_REFUSAL);
+    return rv != 0 ? rv : put_check(output, MST_KV_ANNOUNCEMENT_JOB);
 }
 
 static int client_greet(struct mst__job_client *client,
@@ -112,13 +114,16 @@ static int client_greet(struct mst__job_client *client,
     until = mst__until_sooner(until, mst__clock_deadline_ms(GREETING_MS));
     rv = client_flush(client, until, reterr);
     if (rv == 0) {
-        rv = fail_where(client, mst__client_receive(&client->conn, 1, until, reterr), reterr);
+        rv = mst__client_receive(&client->conn, 1, until, reterr);
+        rv = rv == 0 ? mst__client_admitted(&client->conn, 0, until, reterr) : rv;
+        rv = rv == 0 ? mst__client_receive(&client->conn, 2, until, reterr) : rv;
+        rv = fail_where(client, rv, reterr);
     }
     if (rv != 0) {
         return rv;
     }
-    uint8_t status = mst__buf_bytes(&client->conn.input).data[0];
-    mst__buf_consume(&client->conn.input, 1);
+    uint8_t status = mst__buf_bytes(&client->conn.input).data[1];
+    mst__buf_consume(&client->conn.input, 2);
     if (status != 0) {
         return mst__fail(reterr, MST_ENOTSUP, 0,
                          "the server at %.60s does not serve jobs: it is torch's, or an older "
@@ -244,17 +249,6 @@ int mst__job_client_receive(struct mst__job_client *client,
     }
 }
 
-int mst__job_client_refused(const struct mst__job_message *message, struct mst_err *reterr)
-{
-    MST_ASSERT(message->type == MST_JOB_REFUSED);
-    struct mst_bytes text = message->u.refused.text;
-    int code = message->u.refused.code;
-    /* Codes of later releases are unknown here. */
-    bool is_known = code < 0 && strcmp(mst_errname(code), "EUNDEFINED") != 0;
-    return mst__fail(reterr, is_known ? code : MST_EPROTO, 0, "%.*s",
-                     (int)(text.size < 160 ? text.size : 160), (const char *)text.data);
-}
-
 int mst__job_client_ask(const struct mst__endpoint *endpoint,
                         const struct mst__job_message *question,
                         struct mst__until until,
@@ -271,7 +265,7 @@ int mst__job_client_ask(const struct mst__endpoint *endpoint,
         rv = mst__job_client_receive(client, until, ret_message, reterr);
     }
     if (rv == 0 && ret_message->type == MST_JOB_REFUSED) {
-        rv = mst__job_client_refused(ret_message, reterr);
+        rv = mst__client_refused(ret_message, reterr);
     }
     if (rv != 0) {
         mst__job_client_close(client);

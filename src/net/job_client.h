@@ -62,7 +62,4 @@ int mst__job_client_ask(const struct mst__endpoint *endpoint,
                         struct mst__job_message *ret_message,
                         struct mst_err *reterr);
 
-/* Convert a REFUSED to an error: its code and its sentence. */
-int mst__job_client_refused(const struct mst__job_message *message, struct mst_err *reterr);
-
 #endif /* MST_NET_JOB_CLIENT_H */

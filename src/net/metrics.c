@@ -123,6 +123,28 @@ static int append_loop(const struct mst__metrics *metrics, struct mst__buf *page
                    : append_line(page, "%s %.6f\n", longest, seconds(metrics->loop_us_longest));
 }
 
+static int append_full(const struct mst__metrics *metrics, struct mst__buf *page)
+{
+    static const char *const names[MST_FULL_COUNT] = {
+        [MST_FULL_OF_CONNECTIONS] = "connections",
+        [MST_FULL_OF_MEMORY] = "memory",
+    };
+    int rv = append_head(page, "muster_full", "gauge", "1 while there is no room for more.");
+    for (unsigned of = 0; of < MST_FULL_COUNT && rv == 0; of++) {
+        rv = append_line(page, "muster_full{of=\"%s\"} %d\n", names[of],
+                         metrics->is_full[of] ? 1 : 0);
+    }
+    if (rv == 0) {
+        rv = append_head(page, "muster_full_refused_total", "counter",
+                         "Connections and requests that were refused because it was full.");
+    }
+    for (unsigned of = 0; of < MST_FULL_COUNT && rv == 0; of++) {
+        rv = append_line(page, "muster_full_refused_total{of=\"%s\"} %llu\n", names[of],
+                         (unsigned long long)metrics->counters.refused[of]);
+    }
+    return rv;
+}
+
 static int append_labelled(const struct mst__metrics *metrics, struct mst__buf *page)
 {
     int rv = append_head(page, "muster_connections_closed_total", "counter",
@@ -308,6 +330,9 @@ int mst__metrics_render(const struct mst__metrics *metrics, struct mst__buf *pag
     int rv = append_plain(metrics, page);
     if (rv == 0) {
         rv = append_loop(metrics, page);
+    }
+    if (rv == 0) {
+        rv = append_full(metrics, page);
     }
     if (rv == 0) {
         rv = append_labelled(metrics, page);

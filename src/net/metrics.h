@@ -13,6 +13,7 @@ struct mst__metrics {
     size_t memory;
     size_t memory_max;
     uint64_t loop_us_longest; /* the longest turn of the loop in the last minute */
+    bool is_full[MST_FULL_COUNT];
     struct mst__counters counters;
     struct mst__jobs_metrics jobs;
 };

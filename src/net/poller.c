@@ -60,6 +60,21 @@ void mst__polled_close(struct mst__poller *poller, struct mst__polled *polled)
     polled->wants_write = false;
 }
 
+int mst__polled_move(struct mst__poller *poller, struct mst__polled *from, struct mst__polled *to)
+{
+    int rv = polled_arm(poller, from, 0);
+    MST_ASSERT(rv == 0);
+    to->stream = from->stream;
+    from->stream.fd = -1;
+    from->wants_read = false;
+    from->wants_write = false;
+    rv = mst__polled_want(poller, to, true, false);
+    if (rv != 0) {
+        mst__polled_close(poller, to);
+    }
+    return rv;
+}
+
 static void polled_ready(struct mst__poller *poller, struct mst__polled *polled, uint32_t events)
 {
     bool has_failed = (events & (EPOLLERR | EPOLLHUP)) != 0;

@@ -55,6 +55,10 @@ int mst__polled_want(struct mst__poller *poller,
                      bool reads,
                      bool writes);
 
+/* Move the stream of @from to @to, which reads; @from is then closed, and its
+ * memory must stay until the turn of the loop is over. 0, or an error with @to closed as well. */
+int mst__polled_move(struct mst__poller *poller, struct mst__polled *from, struct mst__polled *to);
+
 /* Close the stream of @polled. Its memory must stay until the turn of the loop is over. */
 void mst__polled_close(struct mst__poller *poller, struct mst__polled *polled);
 

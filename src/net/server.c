@@ -13,8 +13,8 @@
 #include "base/mem.h"
 #include "base/require.h"
 #include "base/sized.h"
+#include "net/conn.h"
 #include "net/http.h"
-#include "net/server.h"
 
 /* Stopping: arrived requests are still read for a moment, and unsent output has until the end. */
 #define STOP_READ_MS 50
@@ -120,6 +120,7 @@ static void server_close_handles(struct mst_server *server)
         uv_close((uv_handle_t *)&server->wake, NULL);
         uv_close((uv_handle_t *)&server->sweep, NULL);
         uv_close((uv_handle_t *)&server->grace, NULL);
+        mst__spares_close(server);
         mst__poller_stop(&server->poller);
         mst__turns_stop(server);
         mst__empty_stop(server);
@@ -346,6 +347,9 @@ int mst_server_new(const struct mst_server_options *options,
     server->poller.epoll_fd = -1;
     server->spare_fd = -1;
     server->accept_complaint_ms = INT64_MIN / 2; /* long ago */
+    mst__full_init(server);
+    mst__spares_open(server);
+    mst__silents_open(server);
     server->options.hosts = NULL;
     server->options.listen_fds = NULL;
     server->options.http_address = NULL;
@@ -353,6 +357,7 @@ int mst_server_new(const struct mst_server_options *options,
     if (options->run_id != NULL) {
         server->run_id = mst__strdup(options->run_id);
         if (server->run_id == NULL) {
+            mst__silents_close(server);
             mst__free(server);
             return mst__fail(reterr, MST_ENOMEM, 0, "store server");
         }
@@ -443,6 +448,7 @@ void mst_server_free(struct mst_server *server)
         mst__empty_close(server);
     }
     mst__kv_close(&server->kv);
+    mst__silents_close(server);
     mst__jobs_close(server);
     mst__free(server->run_id);
     mst__buf_close(&server->replies);

@@ -26,6 +26,7 @@
     X(DOES_NOT_READ, "does_not_read", WARN)   \
     X(IDLE, "idle", INFO)                     \
     X(TOO_MANY, "too_many_connections", WARN) \
+    X(SILENT, "silent", INFO)                 \
     X(SUPERSEDED, "superseded", DEBUG)        \
     X(SHUTDOWN, "shutdown", DEBUG)
 
@@ -38,6 +39,10 @@ enum mst__why {
 
 /* "protocol" for MST_WHY_PROTOCOL. */
 const char *mst__why_name(enum mst__why why);
+
+/* What a server may be full of. */
+enum mst__full_of { MST_FULL_OF_CONNECTIONS, MST_FULL_OF_MEMORY };
+#define MST_FULL_COUNT (MST_FULL_OF_MEMORY + 1)
 
 /* Upper bounds of the histogram of turns of the loop. */
 #define MST_LOOP_SECONDS_MAP(X) \
@@ -59,6 +64,7 @@ struct mst__counters {
     uint64_t released; /* waits that ended with their keys */
     uint64_t ops[MST_OP_COUNT];
     uint64_t closed[MST_WHY_COUNT];
+    uint64_t refused[MST_FULL_COUNT]; /* requests, announcements and connections */
 };
 
 struct mst__listener {
@@ -105,6 +111,26 @@ struct mst__turns {
     unsigned pushes;  /* writes to other connections than the current one, in this turn */
 };
 
+/* See full.c. */
+struct mst__full {
+    size_t lacked; /* what did not fit into memory; 0 = there is room */
+    int64_t logged_ms[MST_FULL_COUNT];
+};
+
+/* A place of the reserve, see conn_refuse.c: for a connection, or only for its stream. */
+struct mst__spare {
+    struct mst__polled io; /* first: a polled stream is cast to its place */
+    struct mst_server *server;
+    struct mst__conn *conn; /* beyond the maximum; NULL = none */
+    int64_t due_ms;
+};
+
+/* See conn_silent.c. */
+struct mst__silents {
+    struct mst__conn *first, *last; /* those that have sent nothing yet, the oldest first */
+    struct mst__map old_hosts;      /* a host to the number of its connections of dialect A or B */
+};
+
 struct mst_server {
     struct mst_server_options options; /* hosts, listen_fds, http_address are not kept */
     struct mst__wire_limits wire_limits;
@@ -144,6 +170,11 @@ struct mst_server {
     struct mst__conn *doomed;  /* to be closed after the current command */
     struct mst__conn *closed;  /* to be freed at the end of the turn of the loop */
     struct mst__turns turns;
+    struct mst__full full;
+    struct mst__silents silents;
+    struct mst__spare spares[MST_SPARES_MAX];
+    size_t spares_count;     /* places in use */
+    size_t extras_count;     /* those of connections */
     struct mst__buf replies; /* replies of the current connection */
     struct mst__buf notice;  /* the current notice for watchers: its bytes, */
     struct mst_bytes notice_bytes;
@@ -198,6 +229,31 @@ void mst__heap_watch(struct mst_server *server);
 /* The part of the limit @memory_max that must not be used if the process has @resident bytes, and
  * had @base before it stored anything. */
 size_t mst__heap_withheld(size_t resident, size_t base, size_t memory_max);
+
+/* --- full.c --- */
+
+/* A sentence that says of what a server is full. */
+#define MST_FULL_TEXT_SIZE 192
+
+void mst__full_init(struct mst_server *server);
+
+/* Whether @server has no place for another connection, or no memory: the sentence, about memory if
+ * both. */
+bool mst__full_text(const struct mst_server *server, char ret_text[MST_FULL_TEXT_SIZE]);
+bool mst__full_is_of(const struct mst_server *server, enum mst__full_of of);
+void mst__full_connections_text(const struct mst_server *server, char ret_text[MST_FULL_TEXT_SIZE]);
+
+/* A connection is refused: count and log it. */
+void mst__full_refuse_conn(struct mst_server *server, char ret_text[MST_FULL_TEXT_SIZE]);
+
+/* If something has not fitted into memory since the last call or turn, a request is refused for
+ * that: count and log it. False otherwise. The request has @own bytes that become free with it. */
+bool mst__full_refuse_memory(struct mst_server *server,
+                             size_t own,
+                             char ret_text[MST_FULL_TEXT_SIZE]);
+
+/* The turn of the loop is over: see whether memory is still full. */
+void mst__full_turn(struct mst_server *server);
 
 /* --- conn.c --- */
 

@@ -4,9 +4,12 @@
  * dialect it speaks (docs/protocol.md). A server of another dialect closes the connection at once,
  * without side effects:
  *
- *   C   VALIDATE, 4 times CANCEL_WAIT   answered 01 01 01 01
- *   B   CANCEL_WAIT                     answered 01
- *   A   CHECK of no keys                answered 00 */
+ *   C   VALIDATE, 4 times CANCEL_WAIT, CHECK of "muster.refusal"   answered 01 01 01 01, then 01
+ *   B   CANCEL_WAIT                                                answered 01
+ *   A   CHECK of no keys                                           answered 00
+ *
+ * A server of muster answers the CHECK with 00, and says from then on why it refuses a request; a
+ * full one does so in place of this answer. */
 #include "store/pool.h"
 
 #include <stdio.h>
@@ -20,6 +23,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "kv/kv.h"
 #include "store/backoff.h"
 
 /* Pauses between attempts to connect. */
@@ -95,7 +99,12 @@ static void greeting_of(enum mst__dialect dialect,
                         struct mst_bytes *ret_greeting,
                         struct mst_bytes *ret_answer)
 {
-    static const uint8_t greeting_c[] = {0x00, 0xce, 0xf7, 0x85, 0x3c, 0x0c, 0x0c, 0x0c, 0x0c};
+    static const uint8_t greeting_c[] = {
+        0x00, 0xce, 0xf7, 0x85, 0x3c, 0x0c, 0x0c, 0x0c, 0x0c, /* VALIDATE, CANCEL_WAIT */
+        5,    1,    0,    0,    0,    0,    0,    0,    0,    /* CHECK of one key */
+        14,   0,    0,    0,    0,    0,    0,    0,          /* of 14 bytes */
+        'm',  'u',  's',  't',  'e',  'r',  '.',  'r',  'e',  'f', 'u', 's', 'a', 'l'};
+    static_assert(sizeof MST_KV_ANNOUNCEMENT_REFUSAL - 1 == 14, "the key in this greeting");
     static const uint8_t answer_c[] = {1, 1, 1, 1};
     static const uint8_t greeting_b[] = {0x0b};
     static const uint8_t greeting_a[] = {4, 0, 0, 0, 0, 0, 0, 0, 0};
@@ -110,6 +119,23 @@ static void greeting_of(enum mst__dialect dialect,
         *ret_greeting = mst_bytes_of(greeting_a, sizeof greeting_a);
         *ret_answer = mst_bytes_of(answer_a, sizeof answer_a);
     }
+}
+
+/* The answer to the CHECK of the greeting, which follows @size bytes of the input and is taken: 0,
+ * or MST_ECONN with the reason if the server has no place for us now. */
+static int hear_admission(struct mst__client *client,
+                          size_t size,
+                          struct mst__until until,
+                          bool *ret_closed,
+                          struct mst_err *reterr)
+{
+    int rv = mst__client_receive(client, size + 1, until, reterr);
+    *ret_closed = rv == MST_ECONN;
+    rv = rv == 0 ? mst__client_admitted(client, size, until, reterr) : rv;
+    if (rv == 0) {
+        mst__buf_truncate(&client->input, size); /* what it tells is heard when it is told */
+    }
+    return rv;
 }
 
 /* Greet in @dialect. @ret_refused: the server closed the connection instead of answering. */
@@ -136,12 +162,15 @@ static int greet(struct mst__client *client,
         return mst__fail(reterr, MST_ECONN, 0, "no answer to the greeting of dialect %s",
                          mst__dialect_name(dialect));
     }
+    if (rv == 0 && !mst__bytes_start_with(mst__buf_bytes(&client->input), answer)) {
+        return mst__fail(reterr, MST_EPROTO, 0, "the peer is neither a PyTorch nor a muster store");
+    }
+    if (rv == 0 && dialect == MST_DIALECT_C) {
+        rv = hear_admission(client, answer.size, soon, ret_refused, reterr);
+    }
     if (rv != 0) {
         return rv == MST_ETIMEOUT ? mst__fail(reterr, rv, 0, "connected, but no answer in time")
                                   : rv;
-    }
-    if (!mst__bytes_equal(mst__buf_bytes(&client->input), answer)) {
-        return mst__fail(reterr, MST_EPROTO, 0, "the peer is neither a PyTorch nor a muster store");
     }
     mst__buf_clear(&client->input);
     return 0;

@@ -28,6 +28,7 @@
 #include "store/pool.h"
 #include "store/store.h"
 #include "wire/opcode.h"
+#include "wire/refusal.h"
 #include "wire/wire.h"
 
 /* Pauses before a request is repeated. */
@@ -73,10 +74,29 @@ struct exchange {
     bool answered;       /* a part of the answer has arrived */
     bool cancelled;      /* a wait was cancelled, and the server told */
     bool is_refused;     /* it is not for this server, and was not sent */
+    bool is_turned_down; /* the server has said why it does not do it */
+    bool lacks_memory;   /* which is that its memory is full */
     bool keep;           /* the connection is usable */
 };
 
 /* --- the parts of an exchange --- */
+
+/* See whether the input begins with a refusal in place of the reply: 0 if not, else its code. The
+ * server has done nothing then. */
+static int hear_refusal(struct exchange *exchange, struct mst_err *reterr)
+{
+    struct mst__job_message message;
+    int rv =
+        mst__client_hear_refusal(&exchange->conn->client, 0, exchange->until, &message, reterr);
+    if (rv != 1) {
+        return rv;
+    }
+    exchange->is_turned_down = true;
+    exchange->lacks_memory = message.u.refused.refusal == MST_REFUSAL_MEMORY;
+    exchange->maybe_executed = false;
+    exchange->answered = true;
+    return mst__client_refused(&message, reterr);
+}
 
 /* Read the outstanding confirmations of cancelled waits. */
 static int read_confirmations(struct exchange *exchange, struct mst_err *reterr)
@@ -84,6 +104,10 @@ static int read_confirmations(struct exchange *exchange, struct mst_err *reterr)
     struct mst__pool_conn *conn = exchange->conn;
     while (conn->unconfirmed > 0) {
         int rv = mst__client_receive(&conn->client, 1, exchange->until, reterr);
+        if (rv != 0) {
+            return rv;
+        }
+        rv = hear_refusal(exchange, reterr);
         if (rv != 0) {
             return rv;
         }
@@ -112,6 +136,13 @@ static int read_reply(struct exchange *exchange,
     }
     for (;;) {
         struct mst_bytes input = mst__buf_bytes(&client->input);
+        if (MST_UNLIKELY(input.size > 0 && input.data[0] == MST_WIRE_REFUSAL_FIRST)) {
+            rv = hear_refusal(exchange, reterr);
+            if (rv != 0) {
+                return rv;
+            }
+            input = mst__buf_bytes(&client->input);
+        }
         exchange->answered = exchange->answered || input.size > 0;
         rv = mst__wire_read_reply(command, &exchange->tcp->pool.limits, input, ret_reply, ret_size,
                                   reterr);
@@ -685,7 +716,7 @@ static int answer_loss(struct exchange *exchange, unsigned closes, struct mst_er
     if (closes >= TCP_CLOSES_MAX) {
         return mst__fail(reterr, maybe_executed && is_write(op) ? MST_EUNKNOWN : MST_ECONN, 0,
                          "the server at %s closed the connection on this request %u times; its "
-                         "limits on keys and values may be the cause",
+                         "memory, or its limits on keys and values, may be the cause",
                          tcp->pool.name, closes);
     }
     return 0;
@@ -703,7 +734,8 @@ static int give_up(const struct exchange *exchange,
         !is_idempotent(op) && !is_blocking(op)) {
         return fail_unknown(exchange, rv, reterr);
     }
-    if ((rv == MST_ECONN || rv == MST_ERESOLVE) && ever_executed && is_write(op)) {
+    bool is_undone = rv == MST_ECONN || rv == MST_ERESOLVE || exchange->is_turned_down;
+    if (is_undone && ever_executed && is_write(op)) {
         return mst__err_wrap(reterr, MST_EUNKNOWN,
                              "connection lost, it may or may not have been done; then");
     }
@@ -732,18 +764,20 @@ static int tcp_execute(struct mst__storage *storage,
         if (rv == 0) {
             return 0;
         }
-        if (rv == MST_ECONN && exchange.connected) {
+        bool again = exchange.lacks_memory && closes < TCP_CLOSES_MAX; /* others may make room */
+        if (rv == MST_ECONN && exchange.connected && !exchange.is_turned_down) {
             rv = answer_loss(&exchange, closes, reterr);
-            if (rv == 0 && mst__backoff_pause(&backoff, until)) {
-                atomic_fetch_add(&tcp->retries, 1);
-                mst__log(&tcp->pool.log, MST_LOG_INFO, "store.again", "op=%s closes=%u",
-                         mst__op_name(command->op), closes);
-                continue;
-            }
+            again = rv == 0;
             if (rv == 0) {
                 rv = mst__fail(reterr, MST_ECONN, 0, "connection to %s lost, deadline passed",
                                tcp->pool.name);
             }
+        }
+        if (again && mst__backoff_pause(&backoff, until)) {
+            atomic_fetch_add(&tcp->retries, 1);
+            mst__log(&tcp->pool.log, MST_LOG_INFO, "store.again", "op=%s closes=%u",
+                     mst__op_name(command->op), closes);
+            continue;
         }
         return give_up(&exchange, rv, ever_executed, reterr);
     }

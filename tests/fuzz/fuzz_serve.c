@@ -134,7 +134,7 @@ static void peer_connect(struct run *run, struct peer *peer, enum kind kind)
 static struct mst_bytes take_key(struct run *run)
 {
     static const char *const keys[] = {"/a", "/b",      "/c",         "/queue",
-                                       "",   "/number", "muster.job", "/x"};
+                                       "",   "/number", "muster.job", "muster.refusal"};
     return mst_bytes_str(keys[take(run) % 8]);
 }
 
@@ -328,6 +328,39 @@ static void check_conn(const struct mst__conn *conn)
     }
     MST_ASSERT(!mst__conn_has_output(conn) || conn->io.wants_write || conn->is_in_line ||
                conn->is_doomed);
+    /* A connection beyond the maximum gets into no job and no wait. */
+    MST_ASSERT(!conn->is_extra || (conn->seat.job == NULL && !conn->is_framed));
+    MST_ASSERT(!conn->is_extra || !(conn->is_silent || mst__kv_is_waiting(&conn->client)));
+}
+
+/* The reserve of places, and the list of silent connections. */
+static void check_places(const struct mst_server *server)
+{
+    size_t used = 0;
+    size_t extras = 0;
+    for (size_t i = 0; i < MST_SPARES_MAX; i++) {
+        const struct mst__spare *spare = &server->spares[i];
+        MST_ASSERT(spare->conn == NULL || spare->conn->is_extra);
+        MST_ASSERT(spare->conn == NULL || spare->io.stream.fd < 0);
+        extras += spare->conn != NULL ? 1 : 0;
+        used += spare->conn != NULL || spare->io.stream.fd >= 0 ? 1 : 0;
+    }
+    MST_ASSERT(used == server->spares_count);
+    MST_ASSERT(extras == server->extras_count);
+    MST_ASSERT(used == 0 || uv_is_active((const uv_handle_t *)&server->sweep) != 0);
+    size_t silent = 0;
+    for (const struct mst__conn *conn = server->silents.first; conn != NULL;
+         conn = conn->silent_next) {
+        MST_ASSERT(conn->is_silent);
+        silent++;
+    }
+    size_t places = 0;
+    for (const struct mst__conn *conn = server->conns; conn != NULL; conn = conn->next) {
+        silent -= conn->is_silent ? 1 : 0;
+        places += conn->is_doomed || conn->is_extra ? 0 : 1;
+    }
+    MST_ASSERT(silent == 0);
+    MST_ASSERT(places <= server->options.connections_max);
 }
 
 static void check_job(const struct mst_server *server, const struct mst__job *job)
@@ -367,6 +400,7 @@ static void check(const struct run *run)
         doomed += conn->is_doomed ? 1 : 0;
     }
     check_jobs(server);
+    check_places(server);
     MST_ASSERT(count <= server->conns_count);
     MST_ASSERT(doomed == 0 || server->doomed != NULL);
 }
@@ -471,7 +505,7 @@ static void finish(struct run *run)
     for (size_t i = 0; i < PEERS; i++) {
         peer_hang_up(&run->peers[i]);
     }
-    for (size_t i = 0; server->conns_count > 0; i++) {
+    for (size_t i = 0; server->conns_count > 0 || server->spares_count > 0; i++) {
         MST_ASSERT(i < 100000);
         turns(run, 1);
         if (i % 1000 == 999) {
@@ -481,6 +515,8 @@ static void finish(struct run *run)
     MST_ASSERT(server->turns.first == NULL);
     MST_ASSERT(server->overdue == NULL);
     MST_ASSERT(server->grace_count == 0);
+    MST_ASSERT(server->silents.first == NULL);
+    MST_ASSERT(mst__map_count(&server->silents.old_hosts) == 0);
     mst__kv_sweep_begin(&server->kv);
     while (mst__kv_sweep(&server->kv, MST_SWEEP_STEPS, is_any, NULL)) {
         mst__conns_deliver(server);

@@ -306,7 +306,7 @@ class BadInput(unittest.TestCase):
                 except OSError:
                     pass  # refused while it was being sent
                 wires.append(wire)
-            server.wait_log("why=limit")
+            server.wait_log("why=memory")
             self.assertLess(server.rss_kib() - before, harness.rss_bound_kib(80 * 1024))
             for wire in wires:
                 wire.close()

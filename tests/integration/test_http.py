@@ -275,6 +275,8 @@ class Pages(unittest.TestCase):
                          "loop_turn_seconds_max"):
                 self.assertEqual(described.pop(f"muster_{name}"), 1, name)
             self.assertGreaterEqual(described.pop("muster_connections_closed_total"), 10)
+            self.assertEqual(described.pop("muster_full"), 2)
+            self.assertEqual(described.pop("muster_full_refused_total"), 2)
             self.assertGreaterEqual(described.pop("muster_ops_total"), 18)
             self.assertEqual(described.pop("muster_round_complete_seconds"), 12)
             self.assertEqual(described.pop("muster_loop_turn_seconds"), 8)
@@ -341,15 +343,17 @@ class Pages(unittest.TestCase):
     def test_health_and_index(self):
         with serve() as (_, page):
             self.assertEqual(page.open("/healthz")[::2], (200, "ok\n"))
+            self.assertEqual(page.open("/readyz")[::2], (200, "ok\n"))
             status, headers, text = page.open("/")
             self.assertEqual(status, 200)
             self.assertTrue(headers["Content-Type"].startswith("text/plain"))
             self.assertIn("/metrics", text)
             self.assertIn("/healthz", text)
+            self.assertIn("/readyz", text)
 
     def test_head(self):
         with serve() as (_, page):
-            for path in ("/", "/metrics", "/healthz"):
+            for path in ("/", "/metrics", "/healthz", "/readyz"):
                 with self.subTest(path=path):
                     _, headers, text = page.open(path)
                     status, head, nothing = page.open(path, "HEAD")
@@ -662,6 +666,7 @@ class Stopping(unittest.TestCase):
             server.signal(signal.SIGTERM)
             server.wait_log("ev=server.stopping")
             self.assertEqual(page.open("/healthz")[::2], (503, "stopping\n"))
+            self.assertEqual(page.open("/readyz")[::2], (503, "stopping\n"))
             self.assertEqual(page.open("/metrics")[0], 200)
             self.assertEqual(server.wait(), 0)
             server.ended()

@@ -613,7 +613,7 @@ class Ends(Case):
                 peer, _ = listener.accept()
                 with peer:
                     peer.recv(100)
-                    peer.sendall(b"\1")
+                    peer.sendall(b"\1\1")  # neither key is there
                     peer.recv(100)
 
             thread = threading.Thread(target=answer, daemon=True)

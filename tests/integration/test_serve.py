@@ -363,7 +363,7 @@ class Limits(unittest.TestCase):
                 for index in range(10):
                     wire.set(f"/fill/{index}", value)
                 wire.sync()
-            server.wait_log("why=limit", wire.peer_text())
+            server.wait_log("why=memory", wire.peer_text())
             self.assertLess(server.rss_kib(), harness.rss_bound_kib(40 * 1024))
             with server.connect("C") as after:
                 count = after.num_keys()

@@ -41,6 +41,10 @@ static struct mst__metrics sample(void)
     for (unsigned why = 0; why < MST_WHY_COUNT; why++) {
         metrics.counters.closed[why] = 200 + why;
     }
+    metrics.is_full[MST_FULL_OF_MEMORY] = true;
+    for (unsigned of = 0; of < MST_FULL_COUNT; of++) {
+        metrics.counters.refused[of] = 600 + of;
+    }
     for (unsigned i = 0; i < MST_STANDING_COUNT; i++) {
         metrics.jobs.standings[i] = 300 + i;
     }
@@ -107,6 +111,15 @@ static const char sample_page[] =
     "# HELP muster_loop_turn_seconds_max The longest of the last minute.\n"
     "# TYPE muster_loop_turn_seconds_max gauge\n"
     "muster_loop_turn_seconds_max 1.234567\n"
+    "# HELP muster_full 1 while there is no room for more.\n"
+    "# TYPE muster_full gauge\n"
+    "muster_full{of=\"connections\"} 0\n"
+    "muster_full{of=\"memory\"} 1\n"
+    "# HELP muster_full_refused_total Connections and requests that were refused because "
+    "it was full.\n"
+    "# TYPE muster_full_refused_total counter\n"
+    "muster_full_refused_total{of=\"connections\"} 600\n"
+    "muster_full_refused_total{of=\"memory\"} 601\n"
     "# HELP muster_connections_closed_total Connections that have ended, by reason.\n"
     "# TYPE muster_connections_closed_total counter\n"
     "muster_connections_closed_total{why=\"peer_closed\"} 200\n"
@@ -120,8 +133,9 @@ static const char sample_page[] =
     "muster_connections_closed_total{why=\"does_not_read\"} 208\n"
     "muster_connections_closed_total{why=\"idle\"} 209\n"
     "muster_connections_closed_total{why=\"too_many_connections\"} 210\n"
-    "muster_connections_closed_total{why=\"superseded\"} 211\n"
-    "muster_connections_closed_total{why=\"shutdown\"} 212\n"
+    "muster_connections_closed_total{why=\"silent\"} 211\n"
+    "muster_connections_closed_total{why=\"superseded\"} 212\n"
+    "muster_connections_closed_total{why=\"shutdown\"} 213\n"
     "# HELP muster_ops_total Requests served, by operation.\n"
     "# TYPE muster_ops_total counter\n"
     "muster_ops_total{op=\"set\"} 100\n"

@@ -38,8 +38,35 @@ struct script {
 static const struct {
     const char *name, *hex;
 } words[] = {
-    {"HELLO_C", "00cef7853c0c0c0c0c"},
-    {"HI_C", "01010101"},
+    /* VALIDATE, 4 times CANCEL_WAIT, CHECK of muster.refusal; a server that does not tell them */
+    {"HELLO_C", "00cef7853c0c0c0c0c05" U(01) U(0e) "6d75737465722e7265667573616c"},
+    {"HI_C", "0101010101"},
+    {"HI_TELLING", "0101010100"},
+    /* REFUSED with ELIMIT, the reason and the text "full" */
+    {"NO_MEMORY", "ff6d757374657221"
+                  "16000000"
+                  "21"
+                  "fdffffff"
+                  "08000000"
+                  "04000000"
+                  "66756c6c"
+                  "0000000000"},
+    {"NO_PLACE", "ff6d757374657221"
+                 "16000000"
+                 "21"
+                 "fdffffff"
+                 "07000000"
+                 "04000000"
+                 "66756c6c"
+                 "0000000000"},
+    {"TOO_LARGE", "ff6d757374657221"
+                  "16000000"
+                  "21"
+                  "fdffffff"
+                  "06000000"
+                  "04000000"
+                  "66756c6c"
+                  "0000000000"},
     {"HELLO_B", "0b"},
     {"HI_B", "01"},
     {"HELLO_A", "04" U(00)},
@@ -358,6 +385,73 @@ static void test_half_sent(void **state)
     assert_int_equal(outcome, MST_COMPARE_SET_DIFFERS);
     assert_stats(store, 2, 1, "C");
     free(value);
+    mst_store_close(store);
+    script_end(&script);
+}
+
+#define TELLING "<HELLO_C >HI_TELLING "
+
+/* A server that tells has done nothing: every request is tried again for which there may be memory
+ * later, and no other. */
+static void test_told_why(void **state)
+{
+    (void)state;
+    SCRIPT(script, TELLING "<ADD >NO_MEMORY", TELLING "<ADD >ONE <SET+CHECK_NONE >TOO_LARGE",
+           TELLING "<CHECK+GET >TOO_LARGE", TELLING "<CHECK+GET >00+NO_MEMORY",
+           TELLING "<CHECK+GET >00+FIVE");
+    struct mst_store *store = open_store(script.url);
+    int64_t sum = 0;
+    assert_ok(mst_store_add(store, key_k, 1, PLENTY_MS, &sum, &err));
+    assert_int_equal(sum, 1);
+    assert_stats(store, 2, 1, "C");
+    assert_fails(mst_store_set(store, key_k, STR("v"), PLENTY_MS, &err), MST_ELIMIT, "full");
+    struct mst_buffer value = {0};
+    assert_fails(mst_store_get(store, key_k, PLENTY_MS, &value, &err), MST_ELIMIT, "full");
+    assert_ok(mst_store_get(store, key_k, PLENTY_MS, &value, &err));
+    mst_buffer_free(&value);
+    mst_store_close(store);
+    script_end(&script);
+}
+
+static void test_told_again_and_again(void **state)
+{
+    (void)state;
+    SCRIPT(script, TELLING "<ADD >NO_MEMORY", TELLING "<ADD >NO_MEMORY", TELLING "<ADD >NO_MEMORY",
+           TELLING "<ADD >NO_MEMORY", TELLING "<ADD >NO_MEMORY", TELLING "<SET",
+           TELLING "<SET+CHECK_NONE", TELLING "<SET+CHECK_NONE >TOO_LARGE");
+    struct mst_store *store = open_store(script.url);
+    int64_t sum = 0;
+    assert_fails(mst_store_add(store, key_k, 1, PLENTY_MS, &sum, &err), MST_ELIMIT, "full");
+    /* An earlier attempt may have arrived. */
+    assert_fails(mst_store_set(store, key_k, STR("v"), PLENTY_MS, &err), MST_EUNKNOWN, "full");
+    mst_store_close(store);
+    script_end(&script);
+}
+
+/* Only the whole number begins a refusal. */
+static void test_sums_like_refusals(void **state)
+{
+    (void)state;
+    SCRIPT(script, TELLING "<ADD >ffffffffffffffff <ADD >ff6d757374657220 =");
+    struct mst_store *store = open_store(script.url);
+    int64_t sum = 0;
+    assert_ok(mst_store_add(store, key_k, 1, PLENTY_MS, &sum, &err));
+    assert_int_equal(sum, -1);
+    assert_ok(mst_store_add(store, key_k, 1, PLENTY_MS, &sum, &err));
+    assert_int_equal(sum, 0x2072657473756dff);
+    mst_store_close(store);
+    script_end(&script);
+}
+
+/* A full server is there, and has a place as soon as another client goes. */
+static void test_no_place(void **state)
+{
+    (void)state;
+    SCRIPT(script, "<HELLO_C >01010101+NO_PLACE =", "<HELLO_C >01010101+NO_PLACE =",
+           TELLING "<NUM_KEYS >ONE");
+    struct mst_store *store = open_store(script.url);
+    int64_t count = 0;
+    assert_ok(mst_store_num_keys(store, PLENTY_MS, &count, &err));
     mst_store_close(store);
     script_end(&script);
 }
@@ -720,6 +814,10 @@ int main(void)
         cmocka_unit_test(test_add_type),
         cmocka_unit_test(test_other_unknown),
         cmocka_unit_test(test_half_sent),
+        cmocka_unit_test(test_told_why),
+        cmocka_unit_test(test_told_again_and_again),
+        cmocka_unit_test(test_sums_like_refusals),
+        cmocka_unit_test(test_no_place),
         cmocka_unit_test(test_refused_again_and_again),
         cmocka_unit_test(test_epoch),
         cmocka_unit_test(test_epoch_not_told),
