@@ -101,7 +101,8 @@ class Agent(Child):
 
     def events(self, *names):
         with open(self.events_file.name, encoding="utf-8") as file:
-            events = [json.loads(line) for line in file if line.endswith("\n")]
+            whole = file.read().split("\n")[:-1] # the rest of a line may come while this reads
+        events = [json.loads(line) for line in whole]
         return [event for event in events if not names or event["event"] in names]
 
     def close(self):
