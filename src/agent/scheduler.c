@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/map.h"
 #include "base/names.h"
 #include "base/number.h"
 #include "base/siphash.h"
@@ -456,29 +457,38 @@ static bool read_flux(struct reading *reading)
     return true;
 }
 
-/* Turn `a 8 b 8`, `a a b b`, or lines into a list with commas, each host once. */
+/* Append @host to @list, and remember it in @seen; only once. 0, MST_ELIMIT or MST_ENOMEM. */
+static int add_host(struct mst__buf *list, struct mst__map *seen, struct mst_bytes host)
+{
+    if (mst__map_get(seen, host) != NULL) {
+        return 0;
+    }
+    int rv = mst__map_add(seen, host) == NULL ? MST_ENOMEM : 0;
+    rv = rv == 0 && mst__buf_size(list) > 0 ? mst__buf_append_u8(list, ',') : rv;
+    return rv == 0 ? mst__buf_append(list, host) : rv;
+}
+
+/* Turn `a 8 b 8`, `a a b b`, `a b a b`, or lines into a list with commas, each host once. */
 static const char *unique_hosts(struct reading *reading, const char *text)
 {
+    static const uint8_t no_key[MST_SIPHASH_KEY_SIZE]; /* the scheduler is no enemy */
     struct mst__buf list;
+    struct mst__map seen;
     mst__buf_init(&list, HOSTFILE_SIZE_MAX);
+    mst__map_init(&seen, 1, no_key);
     int rv = 0;
-    const char *last = "";
-    size_t last_size = 0;
-    for (const char *at = text; *at != '\0';) {
+    for (const char *at = text; *at != '\0' && rv == 0;) {
         size_t size = strcspn(at, " \t\r\n");
         size_t digits = strspn(at, "0123456789");
-        bool is_same = size == last_size && strncmp(at, last, size) == 0;
-        if (size > 0 && digits < size && !is_same) {
-            rv = rv == 0 && mst__buf_size(&list) > 0 ? mst__buf_append_u8(&list, ',') : rv;
-            rv = rv == 0 ? mst__buf_append(&list, mst_bytes_of(at, size)) : rv;
-            last = at;
-            last_size = size;
+        if (digits < size) { /* else it is a number of slots */
+            rv = add_host(&list, &seen, mst_bytes_of(at, size));
         }
         at += size;
         at += strspn(at, " \t\r\n");
     }
     const char *made = mst__arena_text(reading->arena, mst__buf_bytes(&list));
     reading->is_out_of_memory = reading->is_out_of_memory || rv != 0 || made == NULL;
+    mst__map_close(&seen);
     mst__buf_close(&list);
     return rv == 0 && made != NULL && *made != '\0' ? made : NULL;
 }

@@ -267,6 +267,35 @@ static void generations(void **state)
     assert_non_null(strstr(path, "/gen_2/rank_3.local_0/error.json"));
 }
 
+/* Nothing of a generation is taken for the next one's: the end of stderr, matching lines, pids. */
+static void generations_apart(void **state)
+{
+    (void)state;
+    static const char *const filters[] = {"loss", NULL};
+    teed = (struct mst__rank_streams){.everywhere = 1};
+    struct mst__output_options options = options_for(1);
+    options.stdout_filters = filters;
+    options.prefix_template = "${pid}:";
+    open_with(options);
+    begin(1, 1, 0, 0);
+    mst__output_set_pid(output, 0, 4711);
+    write_to(fds[0][0], "loss 1\n");
+    write_to(fds[0][1], "the first died\n");
+    finish(1);
+    begin(1, 2, 1, 0);
+    mst__output_set_pid(output, 0, 4712);
+    write_to(fds[0][0], "loss 2\n");
+    finish(1);
+    assert_string_equal(shown(0), "4711:loss 1\n4712:loss 2\n");
+    assert_string_equal(file("gen_1/filtered_stdout.log"), "4711:loss 1\n");
+    assert_string_equal(file("gen_2/filtered_stdout.log"), "4712:loss 2\n");
+    struct mst__buf tail;
+    mst__buf_init(&tail, 1000);
+    assert_int_equal(mst__output_tail(output, 0, &tail), 0);
+    assert_int_equal(mst__buf_size(&tail), 0);
+    mst__buf_close(&tail);
+}
+
 static void empty_generations(void **state)
 {
     (void)state;
@@ -433,6 +462,28 @@ static void slow_console(void **state)
     finish(2);
 }
 
+/* What does not go to the console does not wait for it. */
+static void slow_console_of_others(void **state)
+{
+    (void)state;
+    ranks = (struct mst__rank_set){.ranges = {{.first = 0, .last = 0}}, .count = 1};
+    teed = (struct mst__rank_streams){.everywhere = 1};
+    open_with(options_for(2));
+    begin(2, 1, 0, 0);
+    char line[1000];
+    memset(line, 'x', sizeof line);
+    line[sizeof line - 1] = '\n';
+    for (int i = 0; !mst__output_is_full(output); i++) {
+        assert_true(i < 100000);
+        assert_int_equal(write(fds[0][0], line, sizeof line), (ssize_t)sizeof line);
+        turn();
+    }
+    write_to(fds[1][0], "to a file\n");
+    turn();
+    assert_string_equal(file("gen_1/rank_1.local_1/stdout.log"), "to a file\n");
+    finish(2);
+}
+
 /* Both streams on one pipe, which is full at times: lines of any length stay whole. */
 static void one_pipe(void **state)
 {
@@ -543,12 +594,14 @@ int main(void)
         cmocka_unit_test_setup_teardown(console_filter, start, stop),
         cmocka_unit_test_setup_teardown(tails, start, stop),
         cmocka_unit_test_setup_teardown(generations, start, stop),
+        cmocka_unit_test_setup_teardown(generations_apart, start, stop),
         cmocka_unit_test_setup_teardown(empty_generations, start, stop),
         cmocka_unit_test_setup_teardown(temporary_tree, start, stop),
         cmocka_unit_test_setup_teardown(no_place_for_files, start, stop),
         cmocka_unit_test_setup_teardown(pipe_held_open, start, stop),
         cmocka_unit_test_setup_teardown(endless_writer, start, stop),
         cmocka_unit_test_setup_teardown(slow_console, start, stop),
+        cmocka_unit_test_setup_teardown(slow_console_of_others, start, stop),
         cmocka_unit_test_setup_teardown(one_pipe, start, stop),
         cmocka_unit_test_setup_teardown(json_lines, start, stop),
         cmocka_unit_test_setup_teardown(many_lines, start, stop),

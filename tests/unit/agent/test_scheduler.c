@@ -63,6 +63,11 @@ static void slurm(void **state)
     assert_value(scheduler.cpus, "16", "SLURM_CPUS_PER_TASK");
     assert_value(scheduler.end_time, "1790000000", "SLURM_JOB_END_TIME");
     assert_value(scheduler.topology, "s0.s4.node003", "SLURM_TOPOLOGY_ADDR");
+    /* A requeued job is another one from its first restart on. */
+    scheduler = READ("n1", "SLURM_JOB_ID=5", "SLURM_STEP_ID=0", "SLURM_RESTART_COUNT=1");
+    assert_value(scheduler.id, "slurm-5.0-r1", "SLURM_JOB_ID, SLURM_RESTART_COUNT");
+    scheduler = READ("n1", "SLURM_JOB_ID=5", "SLURM_STEP_ID=0", "SLURM_RESTART_COUNT=0");
+    assert_value(scheduler.id, "slurm-5.0", "SLURM_JOB_ID");
 }
 
 static void slurm_lists(void **state)
@@ -290,6 +295,15 @@ static void flux_lsf_pbs(void **state)
     assert_value(scheduler.id, "f3Xk", "FLUX_JOB_ID");
     assert_value(scheduler.nnodes, "3", "FLUX_JOB_SIZE");
     assert_value(scheduler.node_rank, "2", "FLUX_TASK_RANK");
+    /* Without the tasks of this host, local ranks are not known. */
+    scheduler = READ("h", "FLUX_JOB_ID=f3Xk", "FLUX_JOB_SIZE=5", "FLUX_TASK_RANK=4",
+                     "FLUX_TASK_LOCAL_ID=1", "FLUX_JOB_NNODES=2");
+    assert_null(scheduler.local_rank.text);
+    assert_null(scheduler.local_size.text);
+    scheduler = READ("h", "FLUX_JOB_ID=f3Xk", "FLUX_JOB_SIZE=6", "FLUX_TASK_RANK=4",
+                     "FLUX_TASK_LOCAL_ID=1", "FLUX_JOB_NNODES=2");
+    assert_value(scheduler.local_rank, "1", "FLUX_TASK_LOCAL_ID");
+    assert_value(scheduler.local_size, "3", "FLUX_JOB_SIZE");
     scheduler = READ("hb.site", "LSB_JOBID=12", "LSB_MCPU_HOSTS=ha 8 hb 8 ");
     assert_string_equal(scheduler.name, "LSF");
     assert_value(scheduler.id, "lsf-12", "LSB_JOBID");
@@ -303,6 +317,13 @@ static void flux_lsf_pbs(void **state)
     scheduler = READ("node1", "LSB_JOBID=1", "LSB_HOSTS=node10.site node1.site");
     assert_value(scheduler.node_rank, "1", "LSB_HOSTS");
     scheduler = READ("node1.a", "LSB_JOBID=1", "LSB_HOSTS=node1.b node1.a");
+    assert_value(scheduler.node_rank, "1", "LSB_HOSTS");
+    scheduler = READ("node1", "LSB_JOBID=1", "LSB_MCPU_HOSTS=node10 8 node1 8");
+    assert_value(scheduler.hosts, "node10,node1", "LSB_MCPU_HOSTS");
+    /* Slots may be dealt out in turn: each host counts once. */
+    scheduler = READ("b", "LSB_JOBID=1", "LSB_HOSTS=a b a b bb");
+    assert_value(scheduler.hosts, "a,b,bb", "LSB_HOSTS");
+    assert_value(scheduler.nnodes, "3", "LSB_HOSTS");
     assert_value(scheduler.node_rank, "1", "LSB_HOSTS");
     /* Jobs of an array have one number. */
     scheduler = READ("ha", "LSB_JOBID=12", "LSB_JOBINDEX=3", "LSB_HOSTS=ha hb");
