@@ -19,6 +19,7 @@
 #include "handler/host.h"
 #include "handler/hosted.h"
 #include "store/store.h"
+#include "unit/store/tap_unit.h"
 
 /* --- fixture: a port that nobody else gets --- */
 
@@ -105,6 +106,9 @@ static void meeting(void **state)
     (void)snprintf(url, sizeof url, "tcp://%s", fixture->endpoint);
     struct mst_store *root = open_store(url);
     assert_value(root, "job/k", STR("v"));
+    /* For agents that look there. */
+    assert_value(root, "job/MASTER_ADDR", STR("127.0.0.1"));
+    assert_value(root, "job/MASTER_PORT", mst_bytes_str(fixture->endpoint + 10));
     /* Counted as PyTorch's stores count: all once, under a key without a slash in front. */
     struct mst_store *raw = NULL;
     assert_ok(mst__store_new(root->storage, STR(""), false, &raw, &err));
@@ -153,12 +157,52 @@ static void alone(void **state)
 static void too_few(void **state)
 {
     struct fixture *fixture = *state;
-    struct mst_handler *handler = new_handler(fixture->endpoint, 3, "rank=0,timeout=60ms");
+    struct mst_handler *handler = NULL;
+    struct mst_params *params =
+        node_params("static", fixture->endpoint, 1, 3, NULL, "rank=0,timeout=60ms");
+    assert_ok(mst_handler_new(params, &handler, &err)); /* the minimum does not count */
+    mst_params_free(params);
     struct mst_rendezvous got = {.size = sizeof got};
     assert_fails(mst_handler_next(handler, -1, &got, &err), MST_ETIMEOUT, "1 of 3 nodes");
     /* Tried again it is still one node, not two. */
     assert_fails(mst_handler_next(handler, -1, &got, &err), MST_ETIMEOUT, "1 of 3 nodes");
     assert_null(got.store);
+    mst_handler_free(handler);
+}
+
+/* The connection breaks when the node is counted: it is not counted again. */
+static void counted_or_not(void **state)
+{
+    (void)state;
+    struct mst__endpoint place = {.host = "127.0.0.1"};
+    struct mst__hosted *server = NULL;
+    struct mst_log silent = {0};
+    struct tap tap;
+    char endpoint[32];
+    assert_ok(mst__hosted_start(&place, &silent, &server, &err));
+    tap_open(&tap, (uint16_t)mst__hosted_port(server));
+    tap_set(&tap, "init/", TAP_SWALLOW, 1);
+    (void)snprintf(endpoint, sizeof endpoint, "127.0.0.1:%u", (unsigned)tap.port);
+    struct mst_handler *handler = new_handler(endpoint, 2, "rank=1,timeout=20");
+    struct mst_rendezvous got = {.size = sizeof got};
+    assert_fails(mst_handler_next(handler, -1, &got, &err), MST_EUNKNOWN, "");
+    assert_true(tap_is_done(&tap));
+    assert_fails(mst_handler_next(handler, SHORT_MS, &got, &err), MST_ETIMEOUT, "1 of 2 nodes");
+    mst_handler_free(handler);
+    tap_close(&tap);
+    mst__hosted_stop(server);
+}
+
+/* Rank 0's machine takes connections and says nothing: the time is over all the same. */
+static void silent_rank_0(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(listen(fixture->fd, 8), 0);
+    struct mst_handler *handler = new_handler(fixture->endpoint, 2, "rank=1,timeout=600ms");
+    struct mst_rendezvous got = {.size = sizeof got};
+    int64_t begin_ms = mst__clock_ms();
+    assert_int_not_equal(mst_handler_next(handler, -1, &got, &err), 0);
+    assert_in_range(mst__clock_ms() - begin_ms, 590, 1300); /* the second attempt is cut short */
     mst_handler_free(handler);
 }
 
@@ -486,6 +530,8 @@ int main(void)
         WITH_PORT(meeting),
         cmocka_unit_test(alone),
         WITH_PORT(too_few),
+        cmocka_unit_test(counted_or_not),
+        WITH_PORT(silent_rank_0),
         WITH_PORT(no_rank_0),
         WITH_PORT(port_taken),
         WITH_PORT(cancelling),

@@ -1,4 +1,4 @@
-/* unit/store/tap_unit.h - a relay in front of an etcd that loses chosen answers. */
+/* unit/store/tap_unit.h - a relay in front of a server that loses chosen answers. */
 #ifndef MST_UNIT_TAP_UNIT_H
 #define MST_UNIT_TAP_UNIT_H
 
