@@ -846,6 +846,9 @@ static void test_wrong_options(void **state)
     options.output = MST_ETCD_OUTPUT_FILE;
     assert_fails(mst_etcd_server_start(&options, START_MS, &none, &err), MST_EINVAL, "no path");
     options = fixture.options;
+    options.host = NULL;
+    assert_fails(mst_etcd_server_start(&options, START_MS, &none, &err), MST_EINVAL, "host");
+    options = fixture.options;
     options.key_path = "/dev/null";
     assert_fails(mst_etcd_server_start(&options, START_MS, &none, &err), MST_EINVAL, "a key");
     options = fixture.options;
