@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 import harness
 
@@ -415,18 +416,19 @@ class Changes(Case):
 class Command(Case):
     def test_environment_and_exit_status(self):
         script = ('echo "$RANK $WORLD_SIZE $MASTER_ADDR $MASTER_PORT $MUSTER_ROUND '
-                  '$TORCHELASTIC_USE_AGENT_STORE $TORCHELASTIC_RESTART_COUNT"; '
+                  '$TORCHELASTIC_USE_AGENT_STORE $TORCHELASTIC_RESTART_COUNT $RANK_FILE"; '
                   f'until test -e {self.directory}/go$RANK; do sleep 0.02; done; '
                   'test $RANK = 0 && exit 0; exit 41')
-        nodes = [self.start("2", "--local-addr", name, "--", "sh", "-c", script)
-                 for name in ("a", "b")]
+        with unittest.mock.patch.dict(os.environ, {"RANK": "7", "RANK_FILE": "ours"}):
+            nodes = [self.start("2", "--local-addr", name, "--", "sh", "-c", script)
+                     for name in ("a", "b")]
         for rank, node in enumerate(nodes):
             line = node.next("joined")
             self.assertEqual(line["rank"], rank)
             said = node.next_text().split()
             self.assertEqual(said[:5], [str(rank), "2", "a", str(line["master_port"]), "0"])
             self.assertIn(said[5], ("True", "False"))
-            self.assertEqual(said[6], "0")
+            self.assertEqual(said[6:], ["0", "ours"])
         # The first one has done its part: it is gone, and the other one goes on.
         self.let_go(0)
         self.assertEqual(nodes[0].wait(), OK)

@@ -248,6 +248,20 @@ class Alone(Case):
                 self.assertEqual(agent.wait(), 3)
                 self.assertIn("exitcode  : 3", agent.stderr())
 
+    def test_events_are_appended(self):
+        """Also to those of another agent that writes at the same time."""
+        agents = [self.shell(f'until test -e {self.path("go")}; do sleep 0.01; done',
+                             "--standalone", "--events", self.path("events"), rdzv=False)
+                  for _ in range(2)]
+        harness.wait_until(lambda: os.path.exists(self.path("events")), "events")
+        with open(self.path("go"), "w", encoding="ascii"):
+            pass
+        for agent in agents:
+            self.assertEqual(agent.wait(), OK, agent.stderr())
+        with open(self.path("events"), encoding="utf-8") as file:
+            ends = [event["pid"] for event in map(json.loads, file) if event["event"] == "end"]
+        self.assertEqual(sorted(ends), sorted(agent.pid for agent in agents))
+
     def test_restarts(self):
         agent = self.shell('echo $TORCHELASTIC_RESTART_COUNT $MUSTER_GENERATION '
                            '$MUSTER_START_REASON; [ $TORCHELASTIC_RESTART_COUNT = 2 ]',
@@ -423,33 +437,6 @@ class Alone(Case):
         self.assertEqual(agent.wait(), 128 + signal.SIGTERM)
         self.assertLess(agent.end - begin, 2 * harness.SLOWNESS)
 
-    def test_nobody_is_left(self):
-        """Children of a worker, in any process group, end with the worker or with the agent."""
-        script = 'sleep 1000 & echo $!; setsid sleep 1000 & echo $!; ' \
-                 '(setsid sleep 1000 & echo $!); sleep 0.2; echo done; %s'
-        for ending, status in (("exit 0", 0), ("exit 3", 3), ("sleep 1000", None)):
-            with self.subTest(ending=ending):
-                agent = self.shell(script % ending, "--standalone", "--grace", "100ms", rdzv=False)
-                agent.until("done")
-                pids = [int(line) for line in agent.lines[:3]]
-                if status is None:
-                    agent.signal(signal.SIGTERM)
-                    status = 128 + signal.SIGTERM
-                self.assertEqual(agent.wait(), status)
-                self.assertEqual([pid for pid in pids if is_alive(pid)], [])
-
-    def test_children_end_with_their_worker(self):
-        """What a worker leaves in its process group is killed when it ends, not with the last
-        worker: it may hold memory of a GPU."""
-        child = self.path("child")
-        script = f'if [ $RANK = 0 ]; then sleep 1000 & echo $! > {child}.new; ' \
-                 f'mv {child}.new {child}; exit 0; fi; ' \
-                 f'while [ ! -e {child} ]; do sleep 0.01; done; ' \
-                 f'for i in $(seq {500 * harness.SLOWNESS:.0f}); do ' \
-                 f'kill -0 $(cat {child}) 2>/dev/null || exit 0; sleep 0.01; done; exit 3'
-        agent = self.shell(script, "--standalone", nproc=2, rdzv=False)
-        self.assertEqual(agent.wait(), OK, agent.stderr())
-
     def test_descriptors(self):
         """Workers inherit descriptors 0, 1 and 2 only."""
         agent = self.agent("--standalone", "--tee", "1:3", "--", "ls", "/proc/self/fd", nproc=2,
@@ -466,75 +453,6 @@ class Alone(Case):
         self.assertEqual(agent.wait(), OK, agent.stderr())
         self.assertEqual([line for line in agent.lines if line.startswith("0")], ["0 one", "0 two"])
         self.assertEqual({line for line in agent.lines if line[0] != "0"}, {"1 ", "2 "})
-
-    # A worker, a child in its group, and two in their own sessions, one of which is an orphan.
-    FAMILY = "echo $$; sleep 1000 & echo $!; setsid sleep 1000 & echo $!; " \
-             "(setsid sleep 1000 & echo $!); %s"
-
-    def test_dies_with_the_agent(self):
-        """If the agent is killed, its workers and their children die."""
-        agent = self.shell(self.FAMILY % "sleep 1000", "--standalone", rdzv=False, nproc=2)
-        pids = [int(agent.next()) for _ in range(8)]
-        agent.signal(signal.SIGKILL)
-        agent.process.wait()
-        harness.wait_until(lambda: not any(map(is_alive, pids)), "the workers to die")
-
-    def test_keeper_is_killed(self):
-        """If the process between agent and workers is killed, only the generation ends."""
-        agent = self.shell(self.FAMILY % 'test $MUSTER_GENERATION = 2 && exit 0; ps -o ppid= $$; '
-                           "sleep 1000", "--standalone", "--max-restarts", 1, rdzv=False)
-        pids = [int(agent.next()) for _ in range(5)]
-        os.kill(pids.pop(), signal.SIGKILL)
-        self.assertEqual(agent.wait(), OK, agent.stderr())
-        self.assertEqual([pid for pid in pids if is_alive(pid)], [])
-        ends = [event["signal"] for event in agent.events("exit")]
-        self.assertEqual(ends, [signal.SIGKILL, 0])
-
-    def family(self, *command):
-        """An agent, its keeper and the processes of FAMILY, none of them between fork and exec."""
-        agent = self.agent("--standalone", "--", *command, rdzv=False)
-        pids = [int(agent.next()) for _ in range(4)]
-        with open(f"/proc/{pids[0]}/stat", encoding="utf-8") as file:
-            keeper = int(file.read().rpartition(")")[2].split()[1])
-        for pid in (keeper, *pids):
-            self.addCleanup(kill_if_alive, pid)
-        harness.wait_until(lambda: all("sleep\n" in texts_of(pid) for pid in pids[1:]), "sleep")
-        return agent, keeper, pids
-
-    @staticmethod
-    def kill_at_once(pids):
-        """None of them sees the end of another one."""
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in pids:
-                os.kill(pid, number)
-
-    def test_agent_and_keeper_are_killed(self):
-        """The kernel kills the workers, though not their children."""
-        agent, keeper, pids = self.family("sh", "-c", self.FAMILY % "sleep 1000")
-        self.kill_at_once([agent.pid, keeper])
-        harness.wait_until(lambda: not is_alive(pids[0]), "the worker to die", PROMPT_S)
-
-    def test_groups(self):
-        """A signal to the process group of the agent is neither for the keeper nor for workers."""
-        agent, keeper, pids = self.family("sh", "-c", self.FAMILY % "sleep 1000")
-        group = [pid for pid in (agent.pid, keeper, *pids)
-                 if os.getpgid(pid) == os.getpgid(agent.pid)]
-        self.assertEqual(group, [agent.pid])
-
-    def test_killed_by_name(self):
-        """Whoever kills all processes with the name of muster or of the program in them does not
-        kill the keeper, which kills the rest."""
-        with open(self.path("train"), "w", encoding="ascii") as file:
-            file.write(self.FAMILY % "sleep 1000")
-        agent, keeper, pids = self.family("sh", self.path("train"))
-
-        def named():
-            return [pid for pid in (agent.pid, keeper, *pids)
-                    if any(name in text for text in texts_of(pid) for name in ("muster", "train"))]
-        harness.wait_until(lambda: keeper not in named(), "the keeper's name", PROMPT_S)
-        self.assertEqual(named(), [agent.pid, pids[0]])
-        self.kill_at_once(named())
-        harness.wait_until(lambda: not any(map(is_alive, (keeper, *pids))), "all processes to die")
 
     def test_preflight(self):
         agent = self.shell("echo $FIT", "--standalone", "--preflight", "sleep 0.1; exit 3",
@@ -625,6 +543,116 @@ class Alone(Case):
         self.assertFalse(is_alive(pid))
 
 
+class Processes(Case):
+    """Which processes end with which others."""
+
+    def test_nobody_is_left(self):
+        """Children of a worker, in any process group, end with the worker or with the agent."""
+        script = 'sleep 1000 & echo $!; setsid sleep 1000 & echo $!; ' \
+                 '(setsid sleep 1000 & echo $!); sleep 0.2; echo done; %s'
+        for ending, status in (("exit 0", 0), ("exit 3", 3), ("sleep 1000", None)):
+            with self.subTest(ending=ending):
+                agent = self.shell(script % ending, "--standalone", "--grace", "100ms", rdzv=False)
+                agent.until("done")
+                pids = [int(line) for line in agent.lines[:3]]
+                if status is None:
+                    agent.signal(signal.SIGTERM)
+                    status = 128 + signal.SIGTERM
+                self.assertEqual(agent.wait(), status)
+                self.assertEqual([pid for pid in pids if is_alive(pid)], [])
+
+    def test_children_end_with_their_worker(self):
+        """What a worker leaves in its process group is killed when it ends, not with the last
+        worker: it may hold memory of a GPU."""
+        child = self.path("child")
+        script = f'if [ $RANK = 0 ]; then sleep 1000 & echo $! > {child}.new; ' \
+                 f'mv {child}.new {child}; exit 0; fi; ' \
+                 f'while [ ! -e {child} ]; do sleep 0.01; done; ' \
+                 f'for i in $(seq {500 * harness.SLOWNESS:.0f}); do ' \
+                 f'kill -0 $(cat {child}) 2>/dev/null || exit 0; sleep 0.01; done; exit 3'
+        agent = self.shell(script, "--standalone", nproc=2, rdzv=False)
+        self.assertEqual(agent.wait(), OK, agent.stderr())
+
+    def test_strange_names(self):
+        """The name of a process may look like a part of the line that has it, in /proc/PID/stat."""
+        os.symlink(shutil.which("sleep"), self.path("a) Z 1"))
+        agent = self.shell(f'(setsid "{self.path("a) Z 1")}" 1000 & echo $!); sleep 0.2',
+                           "--standalone", rdzv=False)
+        self.assertEqual(agent.wait(), OK, agent.stderr())
+        pid = int(agent.lines[0])
+        self.addCleanup(kill_if_alive, pid)
+        self.assertFalse(is_alive(pid))
+
+    # A worker, a child in its group, and two in their own sessions, one of which is an orphan.
+    FAMILY = "echo $$; sleep 1000 & echo $!; setsid sleep 1000 & echo $!; " \
+             "(setsid sleep 1000 & echo $!); %s"
+
+    def test_dies_with_the_agent(self):
+        """If the agent is killed, its workers and their children die."""
+        agent = self.shell(self.FAMILY % "sleep 1000", "--standalone", rdzv=False, nproc=2)
+        pids = [int(agent.next()) for _ in range(8)]
+        agent.signal(signal.SIGKILL)
+        agent.process.wait()
+        harness.wait_until(lambda: not any(map(is_alive, pids)), "the workers to die")
+
+    def test_keeper_is_killed(self):
+        """If the process between agent and workers is killed, only the generation ends."""
+        agent = self.shell(self.FAMILY % 'test $MUSTER_GENERATION = 2 && exit 0; ps -o ppid= $$; '
+                           "sleep 1000", "--standalone", "--max-restarts", 1, rdzv=False)
+        pids = [int(agent.next()) for _ in range(5)]
+        os.kill(pids.pop(), signal.SIGKILL)
+        self.assertEqual(agent.wait(), OK, agent.stderr())
+        self.assertEqual([pid for pid in pids if is_alive(pid)], [])
+        ends = [event["signal"] for event in agent.events("exit")]
+        self.assertEqual(ends, [signal.SIGKILL, 0])
+
+    def family(self, *command):
+        """An agent, its keeper and the processes of FAMILY, none of them between fork and exec."""
+        agent = self.agent("--standalone", "--", *command, rdzv=False)
+        pids = [int(agent.next()) for _ in range(4)]
+        with open(f"/proc/{pids[0]}/stat", encoding="utf-8") as file:
+            keeper = int(file.read().rpartition(")")[2].split()[1])
+        for pid in (keeper, *pids):
+            self.addCleanup(kill_if_alive, pid)
+        harness.wait_until(lambda: all("sleep\n" in texts_of(pid) for pid in pids[1:]), "sleep")
+        return agent, keeper, pids
+
+    @staticmethod
+    def kill_at_once(pids):
+        """None of them sees the end of another one."""
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in pids:
+                os.kill(pid, number)
+
+    def test_agent_and_keeper_are_killed(self):
+        """The kernel kills the workers, though not their children."""
+        agent, keeper, pids = self.family("sh", "-c", self.FAMILY % "exec sleep 1000")
+        self.kill_at_once([agent.pid, keeper])
+        harness.wait_until(lambda: not is_alive(pids[0]), "the worker to die", PROMPT_S)
+
+    def test_groups(self):
+        """A signal to the process group of the agent is neither for the keeper nor for workers."""
+        agent, keeper, pids = self.family("sh", "-c", self.FAMILY % "exec sleep 1000")
+        group = [pid for pid in (agent.pid, keeper, *pids)
+                 if os.getpgid(pid) == os.getpgid(agent.pid)]
+        self.assertEqual(group, [agent.pid])
+
+    def test_killed_by_name(self):
+        """Whoever kills all processes with the name of muster or of the program in them does not
+        kill the keeper, which kills the rest."""
+        with open(self.path("train"), "w", encoding="ascii") as file:
+            file.write(self.FAMILY % "sleep 1000")
+        agent, keeper, pids = self.family("sh", self.path("train"))
+
+        def named():
+            return [pid for pid in (agent.pid, keeper, *pids)
+                    if any(name in text for text in texts_of(pid) for name in ("muster", "train"))]
+        harness.wait_until(lambda: keeper not in named(), "the keeper's name", PROMPT_S)
+        self.assertEqual(named(), [agent.pid, pids[0]])
+        self.kill_at_once(named())
+        harness.wait_until(lambda: not any(map(is_alive, (keeper, *pids))), "all processes to die")
+
+
 class Together(Case):
     """Several nodes of one job."""
 
@@ -702,19 +730,20 @@ class Together(Case):
         self.assertEqual(lines, [f"again {rank}/6 1" for rank in range(6)])
 
     def test_newcomer(self):
-        stay = "echo $MUSTER_START_REASON; " + STAY
+        stay = "echo $MUSTER_START_REASON $MUSTER_PREV_WORLD_SIZE; " + STAY
         first = self.shell(stay, nnodes="1:2")
         first.until("at 0/1 0")
         second = self.shell(stay, nnodes="1:2")
         ranks = first.until("/2 0") + second.until("/2 0")
         self.assertEqual(sorted(ranks), ["at 0/2 0", "at 1/2 0"])
-        self.assertEqual((first.lines[-2], second.lines[-2]), ("join", "join"))
+        self.assertEqual((first.lines[-2], second.lines[-2]), ("join 1", "join 0"))
         self.assertIn("muster: a node joins; the workers restart\n"
                       "muster: generation 2 starts: 2 nodes, world size 2\n", first.story())
         # The newcomer leaves, and the first node continues alone. No restart is counted.
         second.signal(signal.SIGTERM)
         self.assertEqual(second.wait(), PREEMPTED)
         first.until("at 0/1 0")
+        self.assertEqual(first.lines[-2], "leave 2")
         first.signal(signal.SIGTERM)
         self.assertEqual(first.wait(), 128 + signal.SIGTERM)
 

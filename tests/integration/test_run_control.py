@@ -130,8 +130,32 @@ class Control(unittest.TestCase):
         self.assertEqual(follower.stdout.readline(), "at 2/3 request 0\n")
         nodes = self.wait_nodes(lambda nodes: all(node["generation"] == 2 for node in nodes))
         self.assertEqual([node["restarts"] for node in nodes], [0, 0])
+        time.sleep(0.5) # the agent looks for more five times a second
         follower.send_signal(signal.SIGINT)
         self.assertEqual(follower.wait(harness.DEADLINE_S), 128 + signal.SIGINT)
+        self.assertEqual(follower.stdout.read(), "")
+
+    def test_readers_are_killed(self):
+        """A node has eight readers of logs. A killed one loses its place after 20 seconds."""
+        self.agent("a", nnodes="1").next()
+
+        def start():
+            reader = subprocess.Popen([harness.MUSTER, "logs", *self.job, "--rank", "0", "-f"],
+                                      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            self.addCleanup(reader.communicate)
+            self.addCleanup(reader.kill)
+            return reader
+        readers = [start() for _ in range(8)]
+        for reader in readers:
+            self.assertEqual(reader.stdout.readline(), b"at 0/1 first 0\n")
+        told = self.ask("logs", "--rank", "0")
+        self.assertEqual(told.returncode, ABSENT, told.stderr)
+        self.assertIn("too many readers of logs on this node", told.stderr)
+        for reader in readers:
+            reader.kill()
+        time.sleep(19)
+        harness.wait_until(lambda: self.ask("logs", "--rank", "0").returncode == 0, "a free place",
+                           20)
 
     def test_restart_without_authority(self):
         """Without an authority, too, all workers get the reason of the restart."""

@@ -338,6 +338,33 @@ class Hosts(unittest.TestCase):
         self.assertIn("muster: host a: not stopped in 10 s, given up\n", err)
         self.assert_gone([agent, keeper])
 
+    def test_third_signal(self):
+        """It does not wait for an agent that hangs, although its host answers."""
+        process = self.start(["--hosts", "a"], "echo $PPID; exec sleep 1000", "--grace", "1h",
+                             "--kill-on-second")
+        keeper = int(process.stdout.readline())
+        self.addCleanup(kill, keeper)
+        with open(f"/proc/{keeper}/stat", encoding="utf-8") as file:
+            agent = int(file.read().rsplit(")", 1)[1].split()[1])
+        self.addCleanup(kill, agent)
+        os.kill(agent, signal.SIGSTOP)
+        for _ in range(3):
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
+        begin = time.monotonic()
+        _, err = process.communicate(timeout=harness.DEADLINE_S)
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM, err)
+        self.assertNotIn("not stopped in", err)
+        self.assertLess(time.monotonic() - begin, 5 * harness.SLOWNESS)
+
+    def test_slow_console(self):
+        """A host that nobody hears, because nobody reads the launcher's output, is not silent."""
+        process = self.start(["--hosts", "a"], "yes | head -c 4000000", "--host-timeout", "1s")
+        time.sleep(3)
+        out, err = process.communicate(timeout=harness.DEADLINE_S)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertEqual(len(out), 4000000)
+
     def test_password(self):
         """ssh is told to ask nothing, so that it fails with a sentence."""
         status, _, err = self.run_hosts(["--hosts", "asks"], "true")

@@ -107,6 +107,17 @@ static void files(void **state)
     assert_int_equal(mst__error_file_read(directory, &arena, &report, &err), MST_ESYS);
 }
 
+static void assert_text(const char *path, const char *wanted)
+{
+    char text[200];
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    size_t size = fread(text, 1, sizeof text - 1, file);
+    text[size] = '\0';
+    assert_string_equal(text, wanted);
+    assert_int_equal(fclose(file), 0);
+}
+
 static void copies(void **state)
 {
     (void)state;
@@ -120,6 +131,10 @@ static void copies(void **state)
     assert_int_equal(mst__error_file_read(to, &arena, &report, NULL), 0);
     assert_true(report.is_structured);
     assert_int_equal(report.code, 85);
+    static const char coded[] = "{\"message\": {\"message\": \"m\", \"errorCode\": 7}}";
+    write_text(from, coded, sizeof coded - 1);
+    assert_int_equal(mst__error_file_copy(from, to, 85, NULL), 0);
+    assert_text(to, coded);
     write_text(from, plain, sizeof plain - 1);
     assert_int_equal(mst__error_file_copy(from, to, 85, NULL), 0);
     assert_int_equal(mst__error_file_read(to, &arena, &report, NULL), 0);

@@ -12,7 +12,7 @@
 #include "agent/numa.h"
 #include "unit/unit.h"
 
-static char root[] = "/tmp/muster-numa-XXXXXX";
+static char root[100] = "/tmp/muster-numa-XXXXXX";
 
 /* A file below the root, at the path that @format makes. */
 static void put(const char *text, const char *format, ...) MST_PRINTF(2, 3);
@@ -150,6 +150,34 @@ static void without_gpus(void **state)
     assert_string_equal(cpus(MST_NUMA_OFF, 0, 12, "1-2"), "1,2");
 }
 
+/* Five cores of one thread: 0 and 1 share a cache, and so do 2, 3 and 4. The list of a CPU's caches
+ * has the last one in the middle. */
+static void uneven(void **state)
+{
+    (void)state;
+    static const char *const caches[][2] = {{"Data", "1"}, {"Unified", "3"}, {"Unified", "2"}};
+    size_t size = strlen(root);
+    (void)snprintf(root + size, sizeof root - size, "/uneven");
+    put("0\n", "sys/devices/system/node/online");
+    put("0-4\n", "sys/devices/system/node/node0/cpulist");
+    for (int cpu = 0; cpu < 5; cpu++) {
+        char self[20];
+        (void)snprintf(self, sizeof self, "%d\n", cpu);
+        put(self, "sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+        for (int i = 0; i < 3; i++) {
+            const char *shared = i != 1 ? self : cpu < 2 ? "0-1\n" : "2-4\n";
+            put(caches[i][0], "sys/devices/system/cpu/cpu%d/cache/index%d/type", cpu, i);
+            put(caches[i][1], "sys/devices/system/cpu/cpu%d/cache/index%d/level", cpu, i);
+            put(shared, "sys/devices/system/cpu/cpu%d/cache/index%d/shared_cpu_list", cpu, i);
+        }
+    }
+    assert_string_equal(cpus(MST_NUMA_EXCLUSIVE, 0, 2, "0-4"), "0,1,2");
+    assert_string_equal(cpus(MST_NUMA_EXCLUSIVE, 1, 2, "0-4"), "3,4");
+    assert_string_equal(cpus(MST_NUMA_CORE_COMPLEX, 0, 2, "0-4"), "2,3,4");
+    assert_string_equal(cpus(MST_NUMA_CORE_COMPLEX, 1, 2, "0-4"), "0,1");
+    root[size] = '\0';
+}
+
 static void near_gpus(void **state)
 {
     (void)state;
@@ -211,10 +239,8 @@ static void devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists),
-        cmocka_unit_test(without_gpus),
-        cmocka_unit_test(near_gpus),
-        cmocka_unit_test(devices),
+        cmocka_unit_test(lists),     cmocka_unit_test(without_gpus), cmocka_unit_test(uneven),
+        cmocka_unit_test(near_gpus), cmocka_unit_test(devices),
     };
     return mst__unit_end(sizeof tests / sizeof tests[0],
                          cmocka_run_group_tests(tests, start, stop));

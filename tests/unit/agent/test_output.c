@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "agent/output.h"
@@ -244,6 +246,32 @@ static void tails(void **state)
         assert_bytes_str(mst__buf_bytes(&tail), wanted);
         mst__buf_close(&tail);
     }
+}
+
+/* A long line counts once. */
+static void tail_of_a_long_line(void **state)
+{
+    (void)state;
+    open_with(options_for(2));
+    begin(2, 1, 0, 0);
+    char part[MST_OUTPUT_LINE_SIZE_MAX / 16 + 1]; /* less than is read in a turn */
+    memset(part, 'x', sizeof part - 1);
+    part[sizeof part - 1] = '\0';
+    write_to(fds[0][1], "before\n");
+    for (int i = 0; i < 40; i++) { /* 2.5 pieces */
+        write_to(fds[0][1], part);
+        (void)shown(1); /* make room */
+    }
+    write_to(fds[0][1], "\nafter\n");
+    struct mst__buf tail;
+    mst__buf_init(&tail, 4000);
+    assert_int_equal(mst__output_tail(output, 0, &tail), 0);
+    part[MST_OUTPUT_TAIL_LINE_SIZE] = '\0';
+    char wanted[sizeof part + 100];
+    (void)snprintf(wanted, sizeof wanted, "before\n%s\nafter\n", part);
+    assert_bytes_str(mst__buf_bytes(&tail), wanted);
+    mst__buf_close(&tail);
+    finish(2);
 }
 
 /* Each generation has a directory of its own; those without a file go. */
@@ -486,6 +514,45 @@ static void slow_console_of_others(void **state)
     finish(2);
 }
 
+/* Somebody reads the console after all, but late. */
+static volatile sig_atomic_t reads;
+
+static void read_late(int number)
+{
+    char text[4096];
+    (void)number;
+    reads++;
+    while (read(console[0][0], text, sizeof text) > 0) {
+    }
+}
+
+/* The end does not wait for a console that nobody reads. */
+static void console_without_reader(void **state)
+{
+    (void)state;
+    struct sigaction action = {.sa_handler = read_late};
+    struct sigaction before;
+    static const struct itimerval late = {.it_value = {.tv_sec = 5},
+                                          .it_interval = {.tv_usec = 10000}};
+    static const struct itimerval never;
+    char line[1000];
+    open_with(options_for(1));
+    begin(1, 1, 0, 0);
+    memset(line, 'x', sizeof line);
+    line[sizeof line - 1] = '\n';
+    for (int i = 0; i < 200; i++) { /* three times what a pipe holds */
+        assert_int_equal(write(fds[0][0], line, sizeof line), (ssize_t)sizeof line);
+        turn();
+    }
+    assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &late, NULL), 0);
+    mst__output_drain(output, 20);
+    assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+    assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
+    assert_int_equal(reads, 0);
+    finish(1);
+}
+
 /* Both streams on one pipe, which is full at times: lines of any length stay whole. */
 static void one_pipe(void **state)
 {
@@ -595,6 +662,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(tee_and_redirect, start, stop),
         cmocka_unit_test_setup_teardown(console_filter, start, stop),
         cmocka_unit_test_setup_teardown(tails, start, stop),
+        cmocka_unit_test_setup_teardown(tail_of_a_long_line, start, stop),
         cmocka_unit_test_setup_teardown(generations, start, stop),
         cmocka_unit_test_setup_teardown(generations_apart, start, stop),
         cmocka_unit_test_setup_teardown(empty_generations, start, stop),
@@ -604,6 +672,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(endless_writer, start, stop),
         cmocka_unit_test_setup_teardown(slow_console, start, stop),
         cmocka_unit_test_setup_teardown(slow_console_of_others, start, stop),
+        cmocka_unit_test_setup_teardown(console_without_reader, start, stop),
         cmocka_unit_test_setup_teardown(one_pipe, start, stop),
         cmocka_unit_test_setup_teardown(json_lines, start, stop),
         cmocka_unit_test_setup_teardown(many_lines, start, stop),

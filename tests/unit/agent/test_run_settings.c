@@ -378,10 +378,11 @@ static void output(void **state)
 {
     (void)state;
     struct mst__run_settings settings;
-    assert_read(GIVEN(TEXT(TEE, "0-1:3,12:1"), TEXT(REDIRECTS, "2"),
+    assert_read(GIVEN(TEXT(TEE, "0-1:3,12:1,0:2"), TEXT(REDIRECTS, "2"),
                       TEXT(LOCAL_RANKS_FILTER, "0,3-4"), TEXT(DUPLICATE_STDOUT, "a,,b,c,"),
                       TEXT(LOG_DIR, "/dev/null"), TEXT(LOG_FORMAT, "json")),
                 &settings);
+    assert_int_equal(mst__rank_streams_of(&settings.tee, 0), 2); /* the last range counts */
     assert_int_equal(mst__rank_streams_of(&settings.tee, 1), 3);
     assert_int_equal(mst__rank_streams_of(&settings.tee, 2), 0);
     assert_int_equal(mst__rank_streams_of(&settings.tee, 12), 1);
