@@ -382,8 +382,11 @@ static void check_sealed_doc(struct mst__sim_auth *sim,
     for (uint32_t rank = 0; rank < before->world; rank++) {
         is_deserted = is_deserted && mst__sim_auth_store_find(sim, before->members[rank]) == NULL;
     }
-    sim->store.fixed_world = is_deserted ? 0 : sim->store.fixed_world;
-    seal_check_size(sim, seal, &sim->store.fixed_world);
+    uint32_t largest = is_deserted ? 0 : sim->store.fixed_world;
+    seal_check_size(sim, seal, &largest);
+    /* If the last member went after the authority's look, the job has kept its size. */
+    bool is_kept = largest < sim->store.fixed_world;
+    sim->store.fixed_world = is_kept ? sim->store.fixed_world : largest;
     mst__sim_auth_ranks_written(sim, before, round);
     if (round->round <= before->round) {
         mst__sim_auth_break(sim, "seal", "round %" PRId64 " after %" PRId64, round->round,
