@@ -482,9 +482,9 @@ MST_API void mst_failure_init(struct mst_failure *failure, size_t size);
  * fails first, the round is reopened, for this node too. To ask for another round, call
  * mst_handler_next.
  *
- * Returns 0; MST_EINVAL if no round is joined; MST_ECONN if there is no answer within
- * `close_timeout` (the handler keeps trying); MST_ECANCELED; MST_ENOTSUP with `static` and with an
- * older server. Thread-safe.
+ * Returns 0 when the report was read; MST_EINVAL if no round is joined; MST_ECONN if there is no
+ * answer within `close_timeout` (the handler keeps trying); MST_ECANCELED; MST_ENOTSUP with
+ * `static` and with an older server. Thread-safe.
  */
 MST_API int mst_handler_finish(struct mst_handler *handler,
                                int status,

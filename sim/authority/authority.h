@@ -540,6 +540,8 @@ void mst__sim_auth_launch_failed(struct mst__sim_auth *sim,
 void mst__sim_auth_launch_notice(struct mst__sim_auth *sim,
                                  struct mst__sim_auth_node *node,
                                  const struct mst__member_effect *effect);
+/* The member has made a step: its report may have been heard. */
+void mst__sim_auth_launch_heard(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 /* Request a restart of the workers. Request the end of the node, which comes back after
  * @away_us. */
 void mst__sim_auth_launch_ask(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);

@@ -17,6 +17,7 @@
 #define WORKERS_MAX 3
 #define INBOX_MAX 16
 #define KILLED_US 1000 /* time from the kill to the end of a process */
+#define TELL_US (10 * (int64_t)SECOND_US)
 
 struct process {
     bool lives;
@@ -176,9 +177,9 @@ static void end(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
         mst__sim_auth_break(sim, "generation", "node %" PRIu32 " ends before its workers",
                             node->index);
     }
-    bool is_told = !launcher->agent.is_untold; /* else it goes away, and the job may go on */
-    if ((how == MST_AGENT_END_FINISHED && is_told) || how == MST_AGENT_END_FAILED ||
-        how == MST_AGENT_END_CLOSED) {
+    bool is_told = !launcher->agent.is_alone; /* else it goes away, and the job may go on */
+    if (is_told && (how == MST_AGENT_END_FINISHED || how == MST_AGENT_END_FAILED ||
+                    how == MST_AGENT_END_CLOSED)) {
         if (how == MST_AGENT_END_FAILED) {
             check_cause(sim, node);
         }
@@ -417,6 +418,13 @@ void mst__sim_auth_launch_notice(struct mst__sim_auth *sim,
     tell(sim, node, event, end);
 }
 
+void mst__sim_auth_launch_heard(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
+{
+    if (node->launcher->agent.tells && mst__member_is_heard(&node->member)) {
+        tell(sim, node, (struct mst__agent_event){.kind = MST_AGENT_EVENT_TOLD}, NULL);
+    }
+}
+
 void mst__sim_auth_launch_ask(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
     tell(sim, node, (struct mst__agent_event){.kind = MST_AGENT_EVENT_RESTART}, NULL);
@@ -529,6 +537,10 @@ void mst__sim_auth_launch_begin(struct mst__sim_auth *sim, struct mst__sim_auth_
         .quick_us = plan->quick_max > 0 ? SECOND_US : 0,
         .quick_max = plan->quick_max,
         .cut_us = plan->cut_us,
+        .tell_us = TELL_US,
+        .again_us = SECOND_US / 2,
+        .leave_us = 2 * SECOND_US,
+        .restarts_max = plan->budget.is_limited ? plan->budget.restarts_max : UINT32_MAX,
     };
     mst__agent_init(&launcher->agent, &options, sim->now_us);
     struct mst__agent_effect want = launcher->agent.effects[0];

@@ -150,6 +150,9 @@ void mst__sim_auth_member_step(struct mst__sim_auth *sim,
         }
         member_tell(sim, node, &effects[i]);
     }
+    if (node->launcher != NULL) {
+        mst__sim_auth_launch_heard(sim, node);
+    }
 }
 
 void mst__sim_auth_member_heard(struct mst__sim_auth *sim,

@@ -109,10 +109,14 @@ static void finish(struct mst__run *run)
     }
 }
 
-static void restart(struct mst__run *run, const struct mst__cause *cause)
+static void restart(struct mst__run *run, const struct mst__agent_effect *effect)
 {
+    const struct mst__cause *cause = effect->cause;
     struct mst__call *call = mst__run_call_new(run, MST_CALL_RESTART);
-    mst__run_tell_failure(run, cause);
+    if (!effect->is_again) {
+        run->is_untold_said = false;
+        mst__run_tell_failure(run, cause);
+    }
     mst_failure_init(&call->failure, sizeof call->failure);
     mst__run_describe(run, cause, call->text);
     call->failure.worker = cause->worker;
@@ -168,14 +172,13 @@ static void carry_out(struct mst__run *run, const struct mst__agent_effect *effe
             finish(run);
             return;
         case MST_AGENT_RESTART:
-            restart(run, effect->cause);
+            restart(run, effect);
             return;
         case MST_AGENT_CLOSE:
             mst__run_call(run, mst__run_call_new(run, MST_CALL_CLOSE));
             return;
         case MST_AGENT_LEAVE:
-            mst__run_hurry(run);
-            mst__run_call(run, mst__run_call_new(run, MST_CALL_LEAVE));
+            mst__run_leave(run, effect->until_us);
             return;
         case MST_AGENT_END:
             end(run);
@@ -398,6 +401,14 @@ static int64_t end_us(const struct mst__run_settings *settings)
     return settings->end_time_s == 0 || left_us <= 0 ? 0 : now_us() + left_us;
 }
 
+/* How many restarts of the job are known to be all. */
+static uint32_t restarts_max(const struct mst__run_settings *settings)
+{
+    bool is_windowed = settings->max_restarts > 0 && settings->max_restarts_window_ms > 0;
+    return is_windowed || settings->max_restarts > UINT32_MAX ? UINT32_MAX
+                                                              : (uint32_t)settings->max_restarts;
+}
+
 static void init_agent(struct mst__run *run)
 {
     const struct mst__run_settings *settings = run->settings;
@@ -418,6 +429,10 @@ static void init_agent(struct mst__run *run)
         .pause_us_max = settings->backoff_max_ms * 1000,
         .quick_us = settings->give_up_ms * 1000,
         .quick_max = (uint32_t)settings->give_up_count,
+        .tell_us = (int64_t)MST_AGENT_TELL_MS * 1000,
+        .again_us = (int64_t)MST_AGENT_AGAIN_MS * 1000,
+        .leave_us = (int64_t)MST_AGENT_LEAVE_MS * 1000,
+        .restarts_max = restarts_max(settings),
         .exclude_max = (uint32_t)settings->exclude_after,
         .cut_us = run->options->cut_ms * 1000,
     };
@@ -598,7 +613,9 @@ static void tell_end(struct mst__run *run)
     struct mst__run_end *ret = run->ret;
     ret->failure = MST_RUN_WENT;
     ret->end = agent->end;
-    ret->is_untold = agent->is_untold;
+    ret->silence = agent->silence;
+    ret->is_alone = agent->is_alone;
+    ret->is_told = !agent->tells;
     ret->err = agent->err;
     ret->status = agent->cause.status;
     ret->signal = (int)(agent->end == MST_AGENT_END_SIGNAL ? agent->signal : agent->cause.signal);

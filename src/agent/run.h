@@ -42,11 +42,13 @@ enum mst__run_failure {
 struct mst__run_end {
     enum mst__run_failure failure;
     enum mst__agent_end end;
-    struct mst_err err; /* NOT_BEGUN, PREFLIGHT, REFUSED, UNSTARTED, LOST; FINISHED if untold */
-    int status, signal; /* of the cause; SIGNAL: the received signal */
-    bool goes_on;       /* SIGNAL: enough nodes are left for the job */
-    bool is_untold;     /* FINISHED: no other node could be told */
-    char text[256];     /* CLOSED, DRAINED: the reason, or nothing */
+    struct mst_err err;     /* NOT_BEGUN, PREFLIGHT, REFUSED, UNSTARTED, LOST */
+    struct mst_err silence; /* is_alone: why the rendezvous does not answer */
+    int status, signal;     /* of the cause; SIGNAL: the received signal */
+    bool goes_on;           /* SIGNAL: enough nodes are left for the job */
+    bool is_alone;          /* this node's own end: the rendezvous does not answer, */
+    bool is_told;           /* and knows it */
+    char text[256];         /* CLOSED, DRAINED: the reason, or nothing */
 };
 
 /* Run this node's part of the job to its end, and print messages for the user. The node has left

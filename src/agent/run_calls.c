@@ -6,10 +6,12 @@
 
 #include "agent/run_self.h"
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "handler/handler.h"
 #include "store/store.h"
 
 /* Prefix of the key of a failure's report; the node's rank follows. */
@@ -60,20 +62,13 @@ static int await_others(struct mst__call *call)
     int64_t count = 0;
     int rv = mst_store_add(run->round.store,
                            mst_bytes_str("torchelastic/agent/terminal_state/num_members"), 1,
-                           MST_AGENT_ASSIGN_MS, &count, &call->err);
+                           MST_AGENT_TELL_MS, &count, &call->err);
     if (rv != 0 || count == run->round.world_size) {
         return rv != 0 ? rv
                        : mst_store_set(run->round.store, last, mst_bytes_str("1"),
-                                       MST_AGENT_ASSIGN_MS, &call->err);
+                                       MST_AGENT_TELL_MS, &call->err);
     }
     return mst_store_wait(run->round.store, &last, 1, MST_AGENT_END_MS, &call->err);
-}
-
-static int finish(struct mst__call *call)
-{
-    int rv = mst_handler_finish(call->run->handler, 0, NULL, &call->err);
-    call->is_untold = rv == MST_ENOTSUP;
-    return call->is_untold ? await_others(call) : rv;
 }
 
 static int say(struct mst__call *call, const char *key)
@@ -107,7 +102,7 @@ static int restart(struct mst__call *call)
         return 0;
     }
     int rv = mst_handler_restart(run->handler, &call->failure, &call->err);
-    if (run->round.world_size > 1) {
+    if (rv == 0 && run->round.world_size > 1) {
         (void)mst_store_set(run->round.store, block_key(run->round.rank, key),
                             mst__buf_bytes(&run->block), MST_AGENT_BLOCK_MS, &ignored);
     }
@@ -129,6 +124,12 @@ static int explain(struct mst__call *call)
     return rv;
 }
 
+static int64_t left_ms(int64_t until_ms)
+{
+    int64_t ms = until_ms - mst__clock_ms();
+    return ms > 0 ? ms : 0;
+}
+
 static void work(struct mst__call *call)
 {
     struct mst__run *run = call->run;
@@ -143,7 +144,10 @@ static void work(struct mst__call *call)
             call->rv = assign(call);
             return;
         case MST_CALL_FINISH:
-            call->rv = finish(call);
+            call->rv = mst_handler_finish(run->handler, 0, NULL, &call->err);
+            return;
+        case MST_CALL_AWAIT:
+            call->rv = await_others(call);
             return;
         case MST_CALL_LEAVING:
             call->rv = say(call, LEAVING_KEY);
@@ -161,7 +165,7 @@ static void work(struct mst__call *call)
             call->rv = mst_handler_set_closed(run->handler, &call->err);
             return;
         case MST_CALL_LEAVE:
-            call->rv = mst_handler_leave(run->handler, &call->err);
+            call->rv = mst__handler_leave(run->handler, left_ms(call->until_ms), &call->err);
             return;
         case MST_CALL_EXPLAIN:
             call->rv = explain(call);
@@ -249,8 +253,24 @@ static void assigned(struct mst__run *run, struct mst__call *call)
     mst__run_listen(run); /* workers do not wait for this */
 }
 
-/* Handle the result of a call. A report that did not arrive needs no action: the rendezvous notices
- * when this node is gone. */
+/* The call has reported how the work of this node has ended, or failed to. */
+static void reported(struct mst__run *run, const struct mst__call *call)
+{
+    bool is_moot = call->rv == MST_EINVAL; /* this node is in no round: nobody expects its report */
+    if (call->rv == 0 || is_moot || call->rv == MST_ENOTSUP) {
+        mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_TOLD});
+        return;
+    }
+    if (call->rv != MST_ECANCELED && !run->is_untold_said) { /* else this node leaves */
+        run->is_untold_said = true;
+        mst__run_say(run, "muster: the %s of this node is not reported yet: %s",
+                     call->kind == MST_CALL_FINISH ? "success" : "failure", call->err.msg);
+    }
+    mst__run_step(run,
+                  (struct mst__agent_event){.kind = MST_AGENT_EVENT_UNTOLD, .err = &call->err});
+}
+
+/* Handle the result of a call. */
 static void done(struct mst__run *run, struct mst__call *call)
 {
     switch (call->kind) {
@@ -267,21 +287,24 @@ static void done(struct mst__run *run, struct mst__call *call)
             }
             return;
         case MST_CALL_FINISH:
-            if (call->is_untold) {
-                if (call->rv != 0) {
-                    mst__run_say(run, "muster: not all nodes have finished: %s", call->err.msg);
-                }
-                mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_CLOSED,
-                                                             .outcome = MST_JOB_OUTCOME_FINISHED});
+            reported(run, call);
+            if (call->rv == MST_ENOTSUP && !run->is_ended) {
+                mst__run_call(run, mst__run_call_new(run, MST_CALL_AWAIT));
             }
+            return;
+        case MST_CALL_AWAIT:
+            if (call->rv != 0) {
+                mst__run_say(run, "muster: not all nodes have finished: %s", call->err.msg);
+            }
+            mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_CLOSED,
+                                                         .outcome = MST_JOB_OUTCOME_FINISHED});
             return;
         case MST_CALL_RESTART:
             if (call->rv == MST_ENOTSUP) { /* the backend has no reports: this node fails alone */
                 mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_CLOSED,
                                                              .outcome = MST_JOB_OUTCOME_FAILED});
-            } else if (call->rv != 0 && call->rv != MST_ECANCELED) { /* else this node leaves */
-                mst__run_say(run, "muster: the failure of this node was not reported: %s",
-                             call->err.msg);
+            } else {
+                reported(run, call);
             }
             return;
         case MST_CALL_ASKED:
@@ -316,6 +339,19 @@ static void on_done(uv_async_t *async)
     next_call(run);
 }
 
+/* Whether leaving ends the call: a report is sent, and its arrival is not waited for. */
+static bool is_cut_short(const struct mst__call *call)
+{
+    return call->kind == MST_CALL_FINISH || call->kind == MST_CALL_RESTART ||
+           call->kind == MST_CALL_AWAIT;
+}
+
+static void cut_short(struct mst__run *run)
+{
+    mst_handler_cancel(run->handler);
+    mst_store_interrupt(run->round.store);
+}
+
 static void next_call(struct mst__run *run)
 {
     struct mst__caller *caller = &run->caller;
@@ -324,6 +360,9 @@ static void next_call(struct mst__run *run)
             uv_stop(&run->loop);
         }
         return;
+    }
+    if (run->leaves && is_cut_short(run->calls)) {
+        cut_short(run);
     }
     if (!caller->has_thread) {
         caller->has_thread = mst__thread_start(&caller->thread, work_all, caller) == 0;
@@ -408,13 +447,31 @@ void mst__run_drop_assign(struct mst__run *run)
     }
 }
 
-void mst__run_hurry(struct mst__run *run)
+/* Whether the call, which has not begun, is useless for a node that leaves. */
+static bool is_moot(const struct mst__call *call)
 {
+    return call->kind == MST_CALL_BEGIN || call->kind == MST_CALL_AWAIT ||
+           call->kind == MST_CALL_WHY || call->kind == MST_CALL_ASKED;
+}
+
+void mst__run_leave(struct mst__run *run, int64_t until_us)
+{
+    struct mst__call *call = mst__run_call_new(run, MST_CALL_LEAVE);
+    call->until_ms = until_us / 1000;
+    run->leaves = true;
     mst__run_drop_assign(run);
-    bool is_word = run->calls != NULL &&
-                   (run->calls->kind == MST_CALL_FINISH || run->calls->kind == MST_CALL_RESTART);
-    if (is_word) {
-        mst_handler_cancel(run->handler);
-        mst_store_interrupt(run->round.store);
+    if (run->calls != NULL && is_cut_short(run->calls)) {
+        cut_short(run);
     }
+    for (struct mst__call **at = run->calls == NULL ? NULL : &run->calls->next;
+         at != NULL && *at != NULL;) {
+        struct mst__call *queued = *at;
+        if (is_moot(queued)) {
+            *at = queued->next;
+            mst__free(queued);
+        } else {
+            at = &queued->next;
+        }
+    }
+    mst__run_call(run, call);
 }

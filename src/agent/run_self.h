@@ -21,6 +21,7 @@ enum mst__call_kind {
     MST_CALL_BEGIN,   /* begin a round */
     MST_CALL_ASSIGN,  /* exchange ranks in the round */
     MST_CALL_FINISH,  /* report that the work of this node is done */
+    MST_CALL_AWAIT,   /* wait for the other nodes, because there is no authority to report to */
     MST_CALL_LEAVING, /* tell the other nodes that this node and its workers are about to end */
     MST_CALL_ASKED,   /* tell the other nodes of a request to restart all workers; then restart */
     MST_CALL_WHY,     /* ask whether a round without another reason ended by such a request */
@@ -36,14 +37,14 @@ struct mst__call {
     struct mst__call *next;
     int rv;
     struct mst_err err;
-    bool is_untold; /* FINISH: there is no authority to report to */
-    bool is_said;   /* WHY: there was a request */
+    bool is_said; /* WHY: there was a request */
 
     struct mst_rendezvous round;       /* ASSIGN: with its own store */
     struct mst__assignment assignment; /* ASSIGN */
     struct mst_failure failure;        /* RESTART */
     char text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
-    int64_t rank; /* EXPLAIN: the other node */
+    int64_t rank;     /* EXPLAIN: the other node */
+    int64_t until_ms; /* LEAVE: when it must be over */
 };
 
 /* The thread that makes calls, one at a time, because each call needs the results of earlier ones.
@@ -103,9 +104,11 @@ struct mst__run {
     bool has_agent;
     bool is_ended; /* the loop stops when no call is left */
     bool is_leaving_told;
-    bool was_asked;     /* the last round ended on request */
-    bool has_own_block; /* @block is about a worker of this node */
-    bool is_waiting;    /* for a round, as last told to on_wait */
+    bool leaves;         /* reports are not waited for any more */
+    bool was_asked;      /* the last round ended on request */
+    bool has_own_block;  /* @block is about a worker of this node */
+    bool is_waiting;     /* for a round, as last told to on_wait */
+    bool is_untold_said; /* that a report has not arrived yet was printed */
 };
 
 /* The handler is there: start the machine. */
@@ -134,8 +137,8 @@ void mst__run_drop_assign(struct mst__run *run);
 /* Whether torch's agents may be nodes of the job. */
 bool mst__run_is_shared(const struct mst__run *run);
 
-/* This node leaves: do not wait for a rendezvous that does not answer. */
-void mst__run_hurry(struct mst__run *run);
+/* Leave the job by @until_us, and do not wait for a rendezvous that does not answer. */
+void mst__run_leave(struct mst__run *run, int64_t until_us);
 
 /* --- run_signals.c --- */
 

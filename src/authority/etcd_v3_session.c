@@ -19,7 +19,7 @@
 #define TTL_S_MIN 2
 
 /* Time for one write. */
-#define WRITE_MS 5000
+#define WRITE_MS 4000
 
 /* Time to revoke a lease when no call waits for it. */
 #define REVOKE_MS 2000

@@ -41,7 +41,7 @@ int mst__wait_round(const struct mst__wait *wait,
 
 static bool is_heard(const struct mst__wait *wait, const struct mst__word *word)
 {
-    return !mst__member_has_word(wait->member) &&
+    return mst__member_is_heard(wait->member) &&
            (wait->is_heard == NULL || wait->is_heard(wait->self, word));
 }
 
@@ -55,6 +55,7 @@ int mst__wait_word(const struct mst__wait *wait,
     if (member->phase == MST_MEMBER_OUT) {
         return mst__fail(reterr, MST_EINVAL, 0, "no round is joined");
     }
+    timeout_ms = timeout_ms < word->limit_ms ? timeout_ms : word->limit_ms;
     struct mst__until until = mst__until_by(owner->cancel_fd, timeout_ms);
     wait->step(wait->self, mst__word_event(word));
     while (!is_heard(wait, word) && !mst__owner_is_cancelled(owner) && !mst__until_is_over(until)) {

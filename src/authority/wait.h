@@ -15,7 +15,7 @@ struct mst__wait {
     const char *where; /* name of the authority in messages */
     void (*step)(void *self, struct mst__member_event event);
     void (*turn)(void *self, struct mst__until until);
-    /* Whether the report @word has arrived; NULL = when it was sent. */
+    /* Whether the report @word has arrived; NULL = when the member is heard. */
     bool (*is_heard)(const void *self, const struct mst__word *word);
 };
 

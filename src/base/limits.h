@@ -331,6 +331,13 @@ static_assert(MST_MESSAGE_SIZE_MAX > 2 * MST_VALUE_SIZE_DEFAULT + MST_KEY_SIZE_D
 #define MST_AGENT_ASSIGN_MS 60000
 #define MST_AGENT_END_MS 300000 /* for the other nodes to finish, if only torch's barrier tells */
 #define MST_AGENT_ACK_MS 50
+/* How long the report of an end may take to arrive when the job ends with it in any case: a restart
+ * of a server takes a second or two, and a node that has finished should not be taken for lost
+ * because of one. The pause before a report is repeated. How long leaving may take: schedulers kill
+ * half a minute after their signal, and workers get most of that. */
+#define MST_AGENT_TELL_MS 10000
+#define MST_AGENT_AGAIN_MS 500
+#define MST_AGENT_LEAVE_MS 2000
 #define MST_AGENT_DRAIN_MS 2000
 
 /* A barrier of a store: how long a call whose time is over takes to leave it, how often a waiting

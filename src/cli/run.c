@@ -167,6 +167,26 @@ static int failed_exit(const struct mst__run_settings *settings, const struct ms
     return end->status == 0 ? MST_EXIT_FAILED : end->status & 0xff;
 }
 
+/* The node has ended without an answer of the rendezvous. */
+static void warn_alone(const struct mst__run_settings *settings, const struct mst__run_end *end)
+{
+    const char *what = end->end == MST_AGENT_END_FINISHED ? "the work of this node is done"
+                                                          : "this node has failed";
+    if (end->is_told) {
+        mst__cli_say("muster: %s, as the others know. How the job ends is not known here: the "
+                     "rendezvous at %s could not be reached: %s",
+                     what, settings->endpoint, end->silence.msg);
+        return;
+    }
+    mst__cli_say("muster: %s, and the others were not told: the rendezvous at %s could not be "
+                 "reached. %s: %s",
+                 what, settings->endpoint,
+                 settings->nodes_max > 1
+                     ? "They will take this node for lost, and restart without it"
+                     : "It will take this node for lost",
+                 end->silence.msg);
+}
+
 static int went_exit(const struct mst__run_settings *settings,
                      const struct mst_params *params,
                      const struct mst__run_end *end)
@@ -175,13 +195,11 @@ static int went_exit(const struct mst__run_settings *settings,
                                    .backend = settings->backend,
                                    .endpoint = settings->endpoint,
                                    .run_id = settings->run_id};
+    if (end->is_alone) {
+        warn_alone(settings, end);
+    }
     switch (end->end) {
         case MST_AGENT_END_FINISHED:
-            if (end->is_untold) {
-                mst__cli_say("muster: the work of this node is done, and the others were not told: "
-                             "the rendezvous could not be reached: %s",
-                             end->err.msg);
-            }
             return MST_EXIT_OK;
         case MST_AGENT_END_FAILED:
             return failed_exit(settings, end);

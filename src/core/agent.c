@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/err.h"
 #include "core/saturate.h"
 
 const char *mst__agent_phase_name(enum mst__agent_phase phase)
@@ -49,7 +50,8 @@ static bool may_move(enum mst__agent_phase from, enum mst__agent_phase to)
         [MST_AGENT_STARTING] = TO(WAITING) | TO(RUNNING) | TO(ENDED),
         [MST_AGENT_RUNNING] = TO(FINISHED) | TO(STOPPING),
         [MST_AGENT_FINISHED] = TO(WAITING) | TO(ENDED),
-        [MST_AGENT_STOPPING] = TO(WAITING) | TO(ENDED),
+        [MST_AGENT_STOPPING] = TO(WAITING) | TO(TELLING) | TO(ENDED),
+        [MST_AGENT_TELLING] = TO(WAITING) | TO(ENDED),
         [MST_AGENT_ENDED] = 0,
     };
 #undef TO
@@ -64,6 +66,7 @@ static void move_to(struct mst__agent *agent, enum mst__agent_phase phase)
     agent->notice_us = INT64_MAX;
     agent->kill_us = INT64_MAX;
     agent->stuck_us = INT64_MAX;
+    agent->told_us = INT64_MAX;
     agent->is_killed = false;
 }
 
@@ -136,10 +139,55 @@ static void go(struct mst__agent *agent)
 {
     MST_ASSERT(agent->ends);
     move_to(agent, MST_AGENT_ENDED);
-    if (!is_end_of_job(agent->end) || agent->is_untold) {
-        put_kind(agent, MST_AGENT_LEAVE);
+    if (!is_end_of_job(agent->end) || agent->is_alone) {
+        put(agent, (struct mst__agent_effect){.kind = MST_AGENT_LEAVE,
+                                              .worker = MST_AGENT_ALL,
+                                              .until_us = after(agent, agent->options.leave_us)});
     }
     put_kind(agent, MST_AGENT_END);
+}
+
+/* --- reports --- */
+
+/* Report how the work of this node has ended, or repeat that. */
+static void put_report(struct mst__agent *agent, bool is_again)
+{
+    bool is_finish = agent->phase == MST_AGENT_FINISHED;
+    agent->again_us = INT64_MAX;
+    put(agent, (struct mst__agent_effect){.kind = is_finish ? MST_AGENT_FINISH : MST_AGENT_RESTART,
+                                          .worker = MST_AGENT_ALL,
+                                          .cause = is_finish ? NULL : &agent->cause,
+                                          .is_again = is_again});
+}
+
+static void report(struct mst__agent *agent)
+{
+    agent->tells = true;
+    if (agent->cut_us == INT64_MAX) {
+        agent->silence = (struct mst_err){.code = 0};
+    } /* else it is why the report may not arrive */
+    put_report(agent, false);
+}
+
+/* The report has arrived, or the job has gone on without it. */
+static void be_told(struct mst__agent *agent)
+{
+    agent->tells = false;
+    agent->told_us = INT64_MAX;
+    agent->again_us = INT64_MAX;
+}
+
+/* The report does not arrive: the work of this node, which has failed or is done, counts. */
+static void end_alone(struct mst__agent *agent, enum mst__agent_end how)
+{
+    if (agent->silence.code == 0) {
+        (void)mst__fail(&agent->silence, MST_ETIMEOUT, 0, "no answer in time");
+    }
+    agent->is_alone = true;
+    if (!agent->ends) { /* else it would have left in any case */
+        end_by(agent, how);
+    }
+    go(agent);
 }
 
 /* --- the end of this node's time --- */
@@ -179,15 +227,39 @@ static void want(struct mst__agent *agent, enum mst__agent_reason reason)
         return;
     }
     move_to(agent, MST_AGENT_WAITING);
+    be_told(agent);
     agent->cut_us = INT64_MAX; /* the wait for a round has its own limit */
     agent->reason = agent->generation == 0 ? MST_AGENT_REASON_FIRST : reason;
     put_kind(agent, MST_AGENT_WANT);
 }
 
-/* No worker runs: end, or want the next round. */
+/* Generations fail so soon and so often that another one is useless. */
+static bool has_given_up(const struct mst__agent *agent)
+{
+    const struct mst__agent_options *options = &agent->options;
+    return options->quick_max > 0 && agent->quick_count >= options->quick_max;
+}
+
+/* Wait until the job has the report of the failure. If it may go on, that is worth as much time as
+ * any outage. */
+static void tell(struct mst__agent *agent)
+{
+    const struct mst__agent_options *options = &agent->options;
+    bool is_last = agent->ends || agent->restarts >= options->restarts_max || has_given_up(agent);
+    bool is_short = is_last && options->tell_us < options->cut_us;
+    move_to(agent, MST_AGENT_TELLING);
+    agent->told_us = after(agent, is_short ? options->tell_us : options->cut_us);
+}
+
+/* No worker runs: end, or want the next round; but first, a failure is told. A node that was asked
+ * to go does not wait for that. */
 static void go_on(struct mst__agent *agent, enum mst__agent_reason reason)
 {
-    if (agent->ends) {
+    bool is_failure = !agent->ends || agent->end == MST_AGENT_END_UNSTARTED ||
+                      agent->end == MST_AGENT_END_EXCLUDED;
+    if (agent->tells && is_failure) {
+        tell(agent);
+    } else if (agent->ends) {
         go(agent);
     } else {
         want(agent, reason);
@@ -291,27 +363,22 @@ static void saved(struct mst__agent *agent, uint32_t index)
 
 /* --- failures --- */
 
-/* The generation has failed, on this node or another. Returns true if generations fail so soon and
- * so often that another one is useless. All nodes of the job count the same. */
-static bool gives_up(struct mst__agent *agent)
+/* The generation has failed, on this node or another. All nodes of the job count the same. */
+static void count_failure(struct mst__agent *agent)
 {
-    const struct mst__agent_options *options = &agent->options;
-    bool is_quick = agent->now_us - agent->start_us < options->quick_us;
+    bool is_quick = agent->now_us - agent->start_us < agent->options.quick_us;
     agent->quick_count = is_quick ? agent->quick_count + 1 : 0;
-    return options->quick_max > 0 && agent->quick_count >= options->quick_max;
 }
 
-/* The work of this node has failed. Tell the job at once, so that other nodes stop meanwhile, even
- * if the job is closed then: nodes that hear of the closing know the cause. */
+/* The work of this node has failed. Tell the job at once, so that other nodes stop meanwhile. An
+ * outage does not end the node from now on: the report has its own limit. */
 static void fail(struct mst__agent *agent, const struct mst__cause *cause)
 {
     keep_cause(agent, cause);
     agent->failures++;
-    put(agent, (struct mst__agent_effect){
-                   .kind = MST_AGENT_RESTART, .worker = MST_AGENT_ALL, .cause = &agent->cause});
-    if (gives_up(agent)) {
-        put_kind(agent, MST_AGENT_CLOSE);
-    }
+    report(agent);
+    agent->cut_us = INT64_MAX;
+    count_failure(agent);
     uint32_t exclude_max = agent->options.exclude_max;
     if (exclude_max > 0 && agent->failures >= exclude_max) {
         end_by(agent, MST_AGENT_END_EXCLUDED);
@@ -386,7 +453,8 @@ static void exited(struct mst__agent *agent, const struct mst__agent_event *even
     } else if (is_last) {
         move_to(agent, MST_AGENT_FINISHED);
         agent->quick_count = 0;
-        put_kind(agent, MST_AGENT_FINISH);
+        agent->told_us = after(agent, agent->options.tell_us);
+        report(agent);
     }
 }
 
@@ -465,6 +533,33 @@ static void unassigned(struct mst__agent *agent, const struct mst_err *err)
     want(agent, agent->reason);
 }
 
+/* A failure was told. If this node gives up, it closes the job now: nodes that hear of the closing
+ * know the cause. */
+static void told(struct mst__agent *agent)
+{
+    if (!agent->tells) {
+        return;
+    }
+    be_told(agent);
+    if (agent->phase == MST_AGENT_FINISHED) {
+        return;
+    }
+    if (has_given_up(agent)) {
+        put_kind(agent, MST_AGENT_CLOSE);
+    }
+    if (agent->phase == MST_AGENT_TELLING) {
+        go_on(agent, agent->reason);
+    }
+}
+
+static void untold(struct mst__agent *agent, const struct mst_err *err)
+{
+    if (agent->tells) {
+        agent->silence = *err;
+        agent->again_us = after(agent, agent->options.again_us);
+    }
+}
+
 static void over(struct mst__agent *agent, const struct mst__agent_event *event)
 {
     enum mst__agent_reason reason = event->reason;
@@ -473,12 +568,14 @@ static void over(struct mst__agent *agent, const struct mst__agent_event *event)
         keep_cause(agent, event->cause); /* the first failure, in the order of the job */
     }
     if (reason == MST_AGENT_REASON_FAILURE && has_run) {
-        (void)gives_up(agent); /* only counted: the failed node decides */
+        count_failure(agent); /* the failed node decides */
     }
     if (agent->phase == MST_AGENT_STARTING || agent->phase == MST_AGENT_FINISHED) {
         want(agent, reason);
     } else if (agent->phase == MST_AGENT_RUNNING) {
         stop(agent, reason, agent->options.stop_signal);
+    } else if (agent->phase == MST_AGENT_TELLING) {
+        told(agent); /* the answer to our report, or to another node's */
     }
 }
 
@@ -487,7 +584,10 @@ static void cut(struct mst__agent *agent, const struct mst_err *err)
     if (agent->phase == MST_AGENT_STARTING || agent->phase == MST_AGENT_RUNNING ||
         agent->phase == MST_AGENT_FINISHED) {
         agent->err = *err;
+        agent->silence = *err;
         agent->cut_us = after(agent, agent->options.cut_us);
+    } else if (agent->phase == MST_AGENT_TELLING) {
+        agent->silence = *err;
     }
 }
 
@@ -514,8 +614,6 @@ static void closed(struct mst__agent *agent, const struct mst__agent_event *even
     if (!agent->ends || agent->end != MST_AGENT_END_SIGNAL) {
         keep_text(agent->text, sizeof agent->text, event->text);
     }
-    bool is_given_up =
-        agent->options.quick_max > 0 && agent->quick_count >= agent->options.quick_max;
     switch (event->outcome) {
         case MST_JOB_OUTCOME_FINISHED:
             end_by(agent, MST_AGENT_END_FINISHED);
@@ -524,7 +622,7 @@ static void closed(struct mst__agent *agent, const struct mst__agent_event *even
             end_by(agent, MST_AGENT_END_FAILED);
             break;
         case MST_JOB_OUTCOME_ASKED:
-            end_by(agent, is_given_up ? MST_AGENT_END_FAILED : MST_AGENT_END_CLOSED);
+            end_by(agent, has_given_up(agent) ? MST_AGENT_END_FAILED : MST_AGENT_END_CLOSED);
             break;
     }
     stop_to_end(agent, agent->options.stop_signal);
@@ -583,8 +681,11 @@ static void pass(struct mst__agent *agent, int64_t wall_us)
 {
     if (agent->now_us >= agent->cut_us) {
         agent->cut_us = INT64_MAX;
-        agent->is_untold = agent->phase == MST_AGENT_FINISHED; /* success stays success */
-        end_by(agent, agent->is_untold ? MST_AGENT_END_FINISHED : MST_AGENT_END_LOST);
+        if (agent->phase == MST_AGENT_FINISHED) { /* success stays success */
+            end_alone(agent, MST_AGENT_END_FINISHED);
+            return;
+        }
+        end_by(agent, MST_AGENT_END_LOST);
         stop_to_end(agent, agent->options.stop_signal);
         return;
     }
@@ -615,6 +716,14 @@ static void pass(struct mst__agent *agent, int64_t wall_us)
             }
             return;
         case MST_AGENT_FINISHED:
+        case MST_AGENT_TELLING:
+            if (agent->now_us >= agent->told_us) {
+                bool is_finish = agent->phase == MST_AGENT_FINISHED;
+                end_alone(agent, is_finish ? MST_AGENT_END_FINISHED : MST_AGENT_END_FAILED);
+            } else if (agent->now_us >= agent->again_us) {
+                put_report(agent, true);
+            }
+            return;
         case MST_AGENT_ENDED:
             return;
     }
@@ -657,6 +766,12 @@ static void step_round(struct mst__agent *agent, const struct mst__agent_event *
             return;
         case MST_AGENT_EVENT_UNASSIGNED:
             unassigned(agent, event->err);
+            return;
+        case MST_AGENT_EVENT_TOLD:
+            told(agent);
+            return;
+        case MST_AGENT_EVENT_UNTOLD:
+            untold(agent, event->err);
             return;
         case MST_AGENT_EVENT_OVER:
             over(agent, event);
@@ -727,6 +842,8 @@ int64_t mst__agent_due_us(const struct mst__agent *agent)
             int64_t beat_us = beat_due_us(agent, &agent->options.workers[i]);
             due_us = beat_us < due_us ? beat_us : due_us;
         }
+    } else if (agent->phase == MST_AGENT_FINISHED || agent->phase == MST_AGENT_TELLING) {
+        due_us = agent->told_us < agent->again_us ? agent->told_us : agent->again_us;
     }
     return due_us < agent->cut_us ? due_us : agent->cut_us;
 }
@@ -746,6 +863,8 @@ void mst__agent_init(struct mst__agent *agent,
         .kill_us = INT64_MAX,
         .stuck_us = INT64_MAX,
         .cut_us = INT64_MAX,
+        .told_us = INT64_MAX,
+        .again_us = INT64_MAX,
     };
     memset(options->workers, 0, options->workers_count * sizeof *options->workers);
     put_kind(agent, MST_AGENT_WANT);
@@ -768,8 +887,19 @@ const char *mst__agent_flaw(const struct mst__agent *agent)
     if (running == 0 && is_active) {
         return "no worker runs, and it waits for one";
     }
-    if (agent->ends != (agent->phase == MST_AGENT_ENDED) && !is_stopping) {
+    bool is_telling = agent->phase == MST_AGENT_TELLING;
+    if (agent->ends != (agent->phase == MST_AGENT_ENDED) && !is_stopping && !is_telling) {
         return "it ends, and goes on";
+    }
+    if (is_telling && !agent->tells) {
+        return "it waits for a report that has arrived";
+    }
+    if (agent->tells && (is_telling || agent->phase == MST_AGENT_FINISHED) &&
+        agent->told_us == INT64_MAX) {
+        return "it waits for a report for ever";
+    }
+    if (agent->is_alone && agent->silence.code == 0) {
+        return "it ends alone, and does not know why";
     }
     if (agent->phase != MST_AGENT_RUNNING && agent->notice_us != INT64_MAX) {
         return "a notice is given to nobody";

@@ -3,14 +3,16 @@
  *
  * Pure: one event in, a few effects out; time is part of the event. The driver (processes and a
  * handler, or the simulator) carries out the effects in order and feeds their results back. It owns
- * processes, pipes and the rendezvous; the agent decides.
+ * processes, pipes and the rendezvous; the agent decides. It also decides how long its reports may
+ * take to arrive: a rendezvous that does not answer delays no end for long.
  *
  * All workers of a node start and stop together: a generation. A worker that fails ends the
  * generation on all nodes: the agent reports the failure to the job (RESTART), which counts
- * failures; then it stops its other workers and wants the next round. A lost node also ends the
- * generation on all other nodes, and so does a new node if the options say so. A node whose workers
- * have all succeeded reports that (FINISH) and stays in its round until all nodes have finished: if
- * another round is needed, its workers run again. */
+ * failures; then it stops its other workers and, when the report has arrived, wants the next round.
+ * A lost node also ends the generation on all other nodes, and so does a new node if the options
+ * say so. A node whose workers have all succeeded reports that (FINISH) and stays in its round
+ * until all nodes have finished: if another round is needed, its workers run again. A report that
+ * does not arrive is repeated for a while; then the node ends as its own workers have. */
 #ifndef MST_CORE_AGENT_H
 #define MST_CORE_AGENT_H
 
@@ -24,19 +26,24 @@
  *     | | | signal        | | (nothing runs yet)             | over, signal, closed | |
  *     | | |     +---------+-|---- signal, closed             v                      | |
  *     | +-|-----|-----------+                            STOPPING                   | |
- *     |   v     v                  next is the end        |   | none is left        | |
- *     |   ENDED <-----------------------------------------+   |                     | |
- *     |     ^                                                 |                     | |
+ *     |   v     v                  next is the end        | | | none is left        | |
+ *     |   ENDED <-----------------------------------------+ | |                     | |
+ *     |     ^                                               | |                     | |
+ *     |     |              none is left, failure not told   | |                     | |
+ *     |     +--- time is over, signal, --- TELLING <--------+ |                     | |
+ *     |     |    closed, next is the end      |               |                     | |
+ *     +-----|---- told, round is over --------+               |                     | |
  *     +-----|-------------------------------------------------+                     | |
- *     |     +---------------------------- closed, signal ---------------------------+ |
+ *     |     +-------- closed, signal, not told in time -----------------------------+ |
  *     +---------------------------------- round is over ------------------------------+
  */
-#define MST_AGENT_PHASE_MAP(X)                                                       \
-    X(WAITING, "waiting")   /* wants a round; no worker runs */                      \
-    X(STARTING, "starting") /* has a round; exchanges ranks, may pause */            \
-    X(RUNNING, "running")                                                            \
-    X(FINISHED, "finished") /* all workers have succeeded; other nodes still work */ \
-    X(STOPPING, "stopping") /* workers are told to stop; waits for them */           \
+#define MST_AGENT_PHASE_MAP(X)                                                           \
+    X(WAITING, "waiting")   /* wants a round; no worker runs */                          \
+    X(STARTING, "starting") /* has a round; exchanges ranks, may pause */                \
+    X(RUNNING, "running")                                                                \
+    X(FINISHED, "finished") /* all workers have succeeded; other nodes still work */     \
+    X(STOPPING, "stopping") /* workers are told to stop; waits for them */               \
+    X(TELLING, "telling")   /* no worker runs; the report of the failure is under way */ \
     X(ENDED, "ended")
 
 enum mst__agent_phase {
@@ -101,6 +108,8 @@ enum mst__agent_event_kind {
     MST_AGENT_EVENT_REFUSED,    /* the round does not come: @err. CLOSED if the job has ended */
     MST_AGENT_EVENT_ASSIGNED,   /* ASSIGN has succeeded: @restarts of the job after failures */
     MST_AGENT_EVENT_UNASSIGNED, /* ASSIGN has failed: @err */
+    MST_AGENT_EVENT_TOLD,       /* FINISH or RESTART has arrived, or nobody needs it any more */
+    MST_AGENT_EVENT_UNTOLD,     /* it has not: @err */
     MST_AGENT_EVENT_OVER,       /* the round is over or a member is gone: @reason, perhaps @cause */
     MST_AGENT_EVENT_WAITING,    /* @count nodes wait for the next round */
     MST_AGENT_EVENT_CLOSED,     /* the job has ended: @outcome, @cause, @text */
@@ -148,10 +157,12 @@ enum mst__agent_effect_kind {
     MST_AGENT_START,   /* start all workers, as generation agent->generation */
     MST_AGENT_SIGNAL,  /* send @signal to @worker; MST_AGENT_ALL = to all that run */
     MST_AGENT_KILL,    /* kill all workers that run, with their children */
-    MST_AGENT_FINISH,  /* report to the job that this node's work is done */
+    MST_AGENT_FINISH,  /* report to the job that this node's work is done; as RESTART, it may come
+                          again. TOLD or UNTOLD follows */
     MST_AGENT_RESTART, /* report to the job that this node's work has failed: @cause */
     MST_AGENT_CLOSE,   /* close the job */
-    MST_AGENT_LEAVE,   /* leave the round, or the queue */
+    MST_AGENT_LEAVE,   /* leave the round, or the queue, by @until_us; reports under way are sent,
+                          and their arrival is not waited for */
     MST_AGENT_END,     /* nothing is left to do: agent->end */
 };
 
@@ -160,6 +171,8 @@ struct mst__agent_effect {
     uint32_t worker;
     uint32_t signal;
     const struct mst__cause *cause;
+    bool is_again; /* FINISH, RESTART: it is repeated */
+    int64_t until_us;
 };
 #define MST_AGENT_EFFECTS_MAX 6
 
@@ -186,6 +199,11 @@ struct mst__agent_options {
     int64_t quick_us;               /* a generation that fails before this has failed at once */
     uint32_t quick_max;             /* so many in a row end the job; 0 = no limit */
     int64_t cut_us;                 /* how long the rendezvous may be unreachable */
+    int64_t tell_us;                /* how long the report of an end of all work may take */
+    int64_t again_us;               /* the pause before a report is repeated */
+    int64_t leave_us;               /* how long leaving may take */
+    uint32_t restarts_max;          /* a failure after so many is the job's end; UINT32_MAX = not
+                                       known. A report of another failure may take cut_us */
     uint32_t exclude_max;           /* so many failures of this node exclude it; 0 = no limit */
 };
 
@@ -209,20 +227,25 @@ struct mst__agent {
     int64_t notice_us;         /* RUNNING: end of the notice; INT64_MAX = none was given */
     enum mst__agent_reason notice_reason;
     bool drains;      /* the node leaves after this generation, however that ends */
+    bool tells;       /* its report has not arrived yet */
+    int64_t told_us;  /* FINISHED, TELLING: when the node ends without that; INT64_MAX = never */
+    int64_t again_us; /* with tells: when to repeat the report; INT64_MAX = it is under way */
     int64_t kill_us;  /* STOPPING: when workers are killed */
     int64_t stuck_us; /* STOPPING: when killed workers must have ended */
     bool is_killed;   /* STOPPING: workers were killed */
     bool ends;        /* the node ends when no worker runs */
 
     enum mst__agent_end end;
-    bool is_stuck;   /* ENDED: workers still run, although they were killed */
-    bool is_untold;  /* FINISHED: the rendezvous stays unreachable, so no node knows: @err */
-    uint32_t signal; /* the first one that told this node to stop; 0 = none */
+    bool is_stuck; /* ENDED: workers still run, although they were killed */
+    bool is_alone; /* ENDED: by the work of this node, as the rendezvous does not answer: @silence.
+                        If it tells, no other node knows */
+    uint32_t signal;         /* the first one that told this node to stop; 0 = none */
     struct mst__cause cause; /* of the job's failure, or of this node's last; its texts follow */
     char cause_node[MST_AUTHORITY_NAME_SIZE_MAX + 1];
     char cause_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
     char text[MST_AUTHORITY_REASON_SIZE_MAX + 1];
     struct mst_err err;
+    struct mst_err silence; /* why the rendezvous does not answer, of the last CUT or UNTOLD */
 
     struct mst__agent_effect effects[MST_AGENT_EFFECTS_MAX];
     size_t effects_count;

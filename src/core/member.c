@@ -122,6 +122,31 @@ bool mst__member_has_word(const struct mst__member *member)
     return member->finish == MST_MEMBER_WORD_PENDING || member->restart == MST_MEMBER_WORD_PENDING;
 }
 
+bool mst__member_is_heard(const struct mst__member *member)
+{
+    bool is_said =
+        member->finish == MST_MEMBER_WORD_SAID || member->restart == MST_MEMBER_WORD_SAID;
+    return !mst__member_has_word(member) && !(is_said && member->word_answers > 0);
+}
+
+/* Send a heartbeat that wants an answer. */
+static void ask(struct mst__member *member)
+{
+    int64_t until_us = after(member, member->options.expiry_us);
+    member->answer_us = until_us < member->answer_us ? until_us : member->answer_us;
+    member->beats = 0;
+    member->answers_due++;
+    put(member, (struct mst__member_effect){
+                    .kind = MST_MEMBER_SEND, .type = MST_JOB_HEARTBEAT, .wants_pong = true});
+}
+
+/* The authority has answered a heartbeat. */
+static void be_answered(struct mst__member *member)
+{
+    member->answers_due -= member->answers_due > 0;
+    member->word_answers -= member->word_answers > 0;
+}
+
 /* Send pending reports, if the authority supports them. */
 static void say_words(struct mst__member *member)
 {
@@ -146,6 +171,10 @@ static void say_words(struct mst__member *member)
     } else {
         member->restart = MST_MEMBER_WORD_SAID;
         put_send(member, MST_JOB_RESTART);
+    }
+    if (member->options.beat_us != INT64_MAX) {
+        ask(member);
+        member->word_answers = member->answers_due;
     }
 }
 
@@ -198,6 +227,8 @@ static void be_apart(struct mst__member *member)
     member->connect_us = INT64_MAX;
     member->beat_us = INT64_MAX;
     member->answer_us = INT64_MAX;
+    member->answers_due = 0;
+    member->word_answers = 0;
 }
 
 /* The connection is lost, or the attempt has failed. */
@@ -253,15 +284,12 @@ static void part(struct mst__member *member)
 
 static void beat(struct mst__member *member)
 {
-    bool wants_pong = ++member->beats >= member->options.beats_per_answer;
     member->beat_us = after(member, member->options.beat_us);
-    if (wants_pong) {
-        int64_t until_us = after(member, member->options.expiry_us);
-        member->answer_us = until_us < member->answer_us ? until_us : member->answer_us;
-        member->beats = 0;
+    if (++member->beats >= member->options.beats_per_answer) {
+        ask(member);
+    } else {
+        put_send(member, MST_JOB_HEARTBEAT);
     }
-    put(member, (struct mst__member_effect){
-                    .kind = MST_MEMBER_SEND, .type = MST_JOB_HEARTBEAT, .wants_pong = wants_pong});
 }
 
 /* --- joining --- */
@@ -601,7 +629,9 @@ static void on_heard(struct mst__member *member, const struct mst__job_message *
     }
     member->heard_us = member->now_us;
     member->answer_us = INT64_MAX;
-    if (message->type == MST_JOB_WELCOME) {
+    if (message->type == MST_JOB_PONG) {
+        be_answered(member);
+    } else if (message->type == MST_JOB_WELCOME) {
         be_welcome(member, message);
     } else if (message->type == MST_JOB_SEALED) {
         be_sealed(member, message);
@@ -784,6 +814,8 @@ void mst__member_check(const struct mst__member *member)
     MST_ASSERT(!has_finish || member->phase == MST_MEMBER_HOLDING);
     MST_ASSERT(!has_restart || wants_link(member));
     MST_ASSERT(!(has_finish && has_restart));
+    MST_ASSERT(member->word_answers <= member->answers_due);
+    MST_ASSERT(is_connected(member) || member->answers_due == 0);
     MST_ASSERT(!(has_finish || has_restart) || member->claim.rank < member->claim.world);
     /* All reports were sent, and only on this connection. */
     bool is_welcome = member->link == MST_MEMBER_WELCOME;

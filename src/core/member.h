@@ -174,6 +174,7 @@ struct mst__member {
     struct mst__cause cause; /* of the restart; its text is below */
     char word_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
     struct mst_err word_err; /* UNSAID: of the last report; code 0 = no error */
+    uint32_t word_answers;   /* of @answers_due, until the authority has read the report */
 
     /* JOINING. */
     bool is_spare;      /* told by the authority */
@@ -183,14 +184,15 @@ struct mst__member {
     int64_t join_us; /* when it gives up; INT64_MAX = never */
 
     /* The connection. */
-    bool was_welcome;   /* ever: it is the job that this node came for */
-    uint32_t version;   /* WELCOME: of the protocol */
-    int64_t connect_us; /* APART: the next attempt; INT64_MAX = none */
-    int64_t pause_us;   /* before the next attempt after a failure */
-    int64_t beat_us;    /* next heartbeat; INT64_MAX = none */
-    int64_t answer_us;  /* when the authority must have answered; INT64_MAX = no answer is due */
-    int64_t heard_us;   /* when bytes last arrived */
-    int64_t beats;      /* since the last one that wants an answer */
+    bool was_welcome;     /* ever: it is the job that this node came for */
+    uint32_t version;     /* WELCOME: of the protocol */
+    int64_t connect_us;   /* APART: the next attempt; INT64_MAX = none */
+    int64_t pause_us;     /* before the next attempt after a failure */
+    int64_t beat_us;      /* next heartbeat; INT64_MAX = none */
+    int64_t answer_us;    /* when the authority must have answered; INT64_MAX = no answer is due */
+    int64_t heard_us;     /* when bytes last arrived */
+    int64_t beats;        /* since the last one that wants an answer */
+    uint32_t answers_due; /* heartbeats that want an answer and have none yet */
     bool is_cut_told;
     struct mst_err link_err; /* why there is no connection; code 0 = no error yet */
     struct mst_err err;      /* FAILED */
@@ -215,8 +217,11 @@ void mst__member_message(const struct mst__member *member,
                          const struct mst__member_effect *effect,
                          struct mst__job_message *ret_message);
 
-/* Whether a report is not yet sent. */
+/* Whether a report is not yet sent, and whether no report is left that the authority may not have
+ * read: it answers the heartbeat behind it. A driver that keeps the session alive finds that out
+ * itself. */
 bool mst__member_has_word(const struct mst__member *member);
+bool mst__member_is_heard(const struct mst__member *member);
 
 /* Assert all invariants between two steps. */
 void mst__member_check(const struct mst__member *member);

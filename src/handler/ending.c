@@ -11,6 +11,8 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/number.h"
+#include "base/until.h"
+#include "store/store.h"
 #include "wire/job.h"
 
 /* Time for one call of the store: a write, and a read, during which no heartbeat is sent. */
@@ -60,15 +62,22 @@ static struct restarts restarts_parse(struct mst_bytes text)
     };
 }
 
+/* The limit of one call that reports something. */
+static struct mst__until say_until(const struct mst__ending *ending)
+{
+    return mst__until_sooner(mst__until_by(ending->wake_fd, SAY_MS), ending->say_deadline_ms);
+}
+
 /* Returns 0, also if there were none, or an error of the store. @ret_value (may be NULL) is the
  * stored value; the caller releases it. */
-static int restarts_get(struct mst_store *job,
+static int restarts_get(const struct mst__ending *ending,
                         struct restarts *ret_restarts,
                         struct mst_buffer *ret_value,
                         struct mst_err *reterr)
 {
     struct mst_buffer value = {.size = 0};
-    int rv = mst_store_try_get(job, mst_bytes_str(RESTARTS_KEY), SAY_MS, &value, reterr);
+    int rv = mst__store_fetch(ending->job, mst_bytes_str(RESTARTS_KEY), MST_OP_GET, false,
+                              say_until(ending), &value, reterr);
     *ret_restarts = restarts_parse(mst_bytes_of(value.data, value.size));
     if (ret_value != NULL) {
         *ret_value = value;
@@ -83,10 +92,18 @@ static int restarts_get(struct mst_store *job,
 void mst__ending_init(struct mst__ending *ending,
                       const char *node,
                       const struct mst__budget *budget,
+                      int wake_fd,
                       mst__ending_open_fn open,
                       void *self)
 {
-    *ending = (struct mst__ending){.budget = *budget, .node = node, .open = open, .self = self};
+    *ending = (struct mst__ending){
+        .budget = *budget,
+        .node = node,
+        .wake_fd = wake_fd,
+        .say_deadline_ms = INT64_MAX,
+        .open = open,
+        .self = self,
+    };
 }
 
 void mst__ending_leave(struct mst__ending *ending)
@@ -96,7 +113,8 @@ void mst__ending_leave(struct mst__ending *ending)
     mst_buffer_free(&ending->end);
     mst_buffer_free(&ending->cause);
     mst__free(ending->finished);
-    mst__ending_init(ending, ending->node, &ending->budget, ending->open, ending->self);
+    mst__ending_init(ending, ending->node, &ending->budget, ending->wake_fd, ending->open,
+                     ending->self);
 }
 
 int mst__ending_begin(struct mst__ending *ending,
@@ -114,7 +132,7 @@ int mst__ending_begin(struct mst__ending *ending,
     int rv = ending->finished == NULL ? mst__fail(reterr, MST_ENOMEM, 0, "round") : 0;
     rv = rv == 0 ? ending->open(ending->self, MST_ENDING_JOB, &ending->job, reterr) : rv;
     rv = rv == 0 ? ending->open(ending->self, number, &ending->round, reterr) : rv;
-    rv = rv == 0 ? restarts_get(ending->job, &restarts, NULL, reterr) : rv;
+    rv = rv == 0 ? restarts_get(ending, &restarts, NULL, reterr) : rv;
     /* Another node may have counted the failure of this round already. */
     ending->restarts = restarts.total - (restarts.total > 0 && restarts.round >= number ? 1 : 0);
     if (rv != 0) {
@@ -127,7 +145,8 @@ int mst__ending_begin(struct mst__ending *ending,
 
 /* Store @message as a frame under @key unless the key exists. @ret_is_ours: the value is now
  * ours. */
-static int put_first(struct mst_store *store,
+static int put_first(const struct mst__ending *ending,
+                     struct mst_store *store,
                      const char *key,
                      const struct mst__job_message *message,
                      bool *ret_is_ours,
@@ -137,8 +156,9 @@ static int put_first(struct mst_store *store,
     enum mst_compare_set done = MST_COMPARE_SET_DIFFERS;
     mst__buf_init(&frame, MST_JOB_SIZE_MAX);
     int rv = mst__job_write(&frame, message);
-    rv = rv == 0 ? mst_store_compare_set(store, mst_bytes_str(key), mst_bytes_str(""),
-                                         mst__buf_bytes(&frame), SAY_MS, &done, NULL, reterr)
+    rv = rv == 0 ? mst__store_compare_set(store, mst_bytes_str(key), mst_bytes_str(""),
+                                          mst__buf_bytes(&frame), say_until(ending), &done, NULL,
+                                          reterr)
                  : mst__fail(reterr, rv, 0, "%s", key);
     mst__buf_close(&frame);
     *ret_is_ours = done == MST_COMPARE_SET_DONE;
@@ -200,7 +220,7 @@ static int put_end(struct mst__ending *ending,
         message.u.close.end.cause = *cause;
     }
     bool is_ours;
-    return put_first(ending->job, END_KEY, &message, &is_ours, reterr);
+    return put_first(ending, ending->job, END_KEY, &message, &is_ours, reterr);
 }
 
 /* --- failed --- */
@@ -211,7 +231,7 @@ static int budget_use(struct mst__ending *ending, int64_t *ret_count, struct mst
 {
     struct mst_buffer value;
     struct restarts used;
-    int rv = restarts_get(ending->job, &used, &value, reterr);
+    int rv = restarts_get(ending, &used, &value, reterr);
     enum mst_compare_set done = MST_COMPARE_SET_DIFFERS;
     while (rv == 0 && done != MST_COMPARE_SET_DONE) {
         int64_t now_us = mst__clock_wall_us();
@@ -227,8 +247,8 @@ static int budget_use(struct mst__ending *ending, int64_t *ret_count, struct mst
         (void)snprintf(text, sizeof text, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64,
                        used.count + 1, used.since_us, used.total + 1, ending->number); /* fits */
         struct mst_buffer other = {.size = 0};
-        rv = mst_store_compare_set(ending->job, mst_bytes_str(RESTARTS_KEY), stored,
-                                   mst_bytes_str(text), SAY_MS, &done, &other, reterr);
+        rv = mst__store_compare_set(ending->job, mst_bytes_str(RESTARTS_KEY), stored,
+                                    mst_bytes_str(text), say_until(ending), &done, &other, reterr);
         mst_buffer_free(&value);
         value = other;
         *ret_count = used.count + 1;
@@ -257,7 +277,7 @@ static int say_failed(struct mst__ending *ending,
     };
     bool is_first = false;
     int64_t count = 0;
-    int rv = put_first(ending->round, CAUSE_KEY, &message, &is_first, reterr);
+    int rv = put_first(ending, ending->round, CAUSE_KEY, &message, &is_first, reterr);
     if (rv == 0 && is_first) {
         rv = budget_use(ending, &count, reterr);
     }
@@ -289,7 +309,7 @@ static int is_complete(struct mst__ending *ending, bool *ret_is, struct mst_err 
     for (int64_t rank = 0; rank < ending->world && rv == 0 && *ret_is; rank++) {
         char text[KEY_SIZE];
         struct mst_bytes key = ranked_key(FINISHED_KEY, rank, "", text);
-        rv = mst_store_check(ending->round, &key, 1, SAY_MS, ret_is, reterr);
+        rv = mst__store_check(ending->round, &key, 1, say_until(ending), ret_is, reterr);
     }
     return rv;
 }
@@ -313,22 +333,23 @@ static int say_finished(struct mst__ending *ending,
                                        mst_bytes_str("FIN")};
     int rv = 0;
     for (size_t i = 0; i < 3 && rv == 0; i++) { /* not every store can set several at once */
-        rv = mst_store_set(ending->round, keys[i], values[i], SAY_MS, reterr);
+        rv = mst__store_set(ending->round, keys[i], values[i], say_until(ending), reterr);
     }
     bool is_last = false;
     if (rv == 0 && !ending->has_arrived) {
         int64_t count = 0;
         ending->has_arrived = true; /* also if the add fails: counting twice would end the job
                                      * too soon */
-        rv =
-            mst_store_add(ending->round, mst_bytes_str(TORCH_COUNT_KEY), 1, SAY_MS, &count, reterr);
+        rv = mst__store_add(ending->round, mst_bytes_str(TORCH_COUNT_KEY), 1, say_until(ending),
+                            &count, reterr);
         is_last = rv == 0 && count >= ending->world;
-    } else if (rv == 0) {
+    }
+    if (rv == 0 && !is_last) { /* the count lacks a node whose request was lost */
         rv = is_complete(ending, &is_last, reterr);
     }
     if (rv == 0 && is_last) {
-        rv = mst_store_set(ending->round, mst_bytes_str(TORCH_LAST_KEY), mst_bytes_str("1"), SAY_MS,
-                           reterr);
+        rv = mst__store_set(ending->round, mst_bytes_str(TORCH_LAST_KEY), mst_bytes_str("1"),
+                            say_until(ending), reterr);
         rv = rv == 0 ? put_end(ending, MST_JOB_OUTCOME_FINISHED, NULL, reterr) : rv;
         *ret_closes = rv == 0;
     }
@@ -347,8 +368,11 @@ int mst__ending_say(struct mst__ending *ending,
     if (ending->has_failed) {
         return 0; /* the round is over for this node */
     }
-    return word->is_finish ? say_finished(ending, word, ret_closes, reterr)
-                           : say_failed(ending, word, ret_closes, reterr);
+    ending->say_deadline_ms = mst__clock_deadline_ms(word->limit_ms);
+    int rv = word->is_finish ? say_finished(ending, word, ret_closes, reterr)
+                             : say_failed(ending, word, ret_closes, reterr);
+    ending->say_deadline_ms = INT64_MAX;
+    return rv;
 }
 
 /* --- what is found --- */

@@ -28,6 +28,8 @@ typedef int (*mst__ending_open_fn)(void *self,
 struct mst__ending {
     struct mst__budget budget;
     const char *node; /* the handler's */
+    int wake_fd;
+    int64_t say_deadline_ms; /* of the report that is being made */
     mst__ending_open_fn open;
     void *self;
     struct mst_store *job;
@@ -47,10 +49,12 @@ struct mst__ending {
     uint8_t *finished;       /* by rank: 0 = not known, 1 = no, 2 = yes; heap */
 };
 
-/* @node is borrowed; @self is the argument of @open. */
+/* @node is borrowed; @self is the argument of @open. A report ends early when @wake_fd is
+ * readable; -1 = never. */
 void mst__ending_init(struct mst__ending *ending,
                       const char *node,
                       const struct mst__budget *budget,
+                      int wake_fd,
                       mst__ending_open_fn open,
                       void *self);
 

@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/require.h"
 #include "base/sized.h"
+#include "handler/head.h"
 #include "handler/params.h"
 
 struct mst_handler {
@@ -363,6 +364,13 @@ int mst_handler_leave(struct mst_handler *handler, struct mst_err *reterr)
     return handler->ops.leave == NULL ? 0 : handler->ops.leave(handler->self, reterr);
 }
 
+int mst__handler_leave(struct mst_handler *handler, int64_t timeout_ms, struct mst_err *reterr)
+{
+    bool is_headed = is_ours(handler) && handler->ops.leave == mst__head_leave;
+    return is_headed ? mst__head_leave_within(handler->self, timeout_ms, reterr)
+                     : mst_handler_leave(handler, reterr);
+}
+
 int mst_handler_shutdown(struct mst_handler *handler, struct mst_err *reterr)
 {
     REQUIRE_OURS(handler, reterr);
@@ -380,6 +388,27 @@ int mst_handler_finish(struct mst_handler *handler,
     return handler->ops.finish == NULL
                ? unsupported(handler, "cannot tell how work ends", reterr)
                : handler->ops.finish(handler->self, status, text == NULL ? "" : text, reterr);
+}
+
+int mst__handler_finish(struct mst_handler *handler,
+                        int status,
+                        const char *text,
+                        int64_t timeout_ms,
+                        struct mst_err *reterr)
+{
+    bool is_headed = is_ours(handler) && handler->ops.finish == mst__head_finish;
+    return is_headed ? mst__head_finish_within(handler->self, status, text, timeout_ms, reterr)
+                     : mst_handler_finish(handler, status, text, reterr);
+}
+
+int mst__handler_restart(struct mst_handler *handler,
+                         const struct mst_failure *failure,
+                         int64_t timeout_ms,
+                         struct mst_err *reterr)
+{
+    bool is_headed = is_ours(handler) && handler->ops.restart == mst__head_restart;
+    return is_headed ? mst__head_restart_within(handler->self, failure, timeout_ms, reterr)
+                     : mst_handler_restart(handler, failure, reterr);
 }
 
 int mst_handler_restart(struct mst_handler *handler,

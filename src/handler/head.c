@@ -2,12 +2,16 @@
 #include "handler/head.h"
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "handler/work.h"
 #include "store/store.h"
 
 /* Time to leave when the application frees a handler without leaving. */
 #define LEAVE_MS_MAX 2000
+
+/* Time to leave when the owner was busy for as long as leaving may take: most do it in one call. */
+#define LEAVE_MS_MIN 200
 
 int mst__head_init(struct mst__head *head,
                    const struct mst__head_ops *ops,
@@ -274,17 +278,33 @@ static int head_nodes_waiting(void *self, int64_t *ret, struct mst_err *reterr)
     return look(self, "num_nodes_waiting", &is_closed, ret, reterr);
 }
 
-int mst__head_leave(void *self, struct mst_err *reterr)
+/* Leave until @arg, an int64_t of milliseconds of the clock. A task. */
+static int leave_by(void *self, void *arg, struct mst_err *reterr)
+{
+    struct mst__head *head = self;
+    const int64_t *deadline_ms = arg;
+    int64_t left_ms = *deadline_ms - mst__clock_ms();
+    left_ms = left_ms > LEAVE_MS_MIN ? left_ms : LEAVE_MS_MIN;
+    return head->ops->leave(self, &left_ms, reterr);
+}
+
+int mst__head_leave_within(void *self, int64_t timeout_ms, struct mst_err *reterr)
 {
     struct mst__head *head = self;
     struct mst_err err = {0};
+    int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
     int rv = mst__owner_begin(&head->owner, false, &err);
     MST_ASSERT(rv == 0);                     /* it cannot be cancelled */
     (void)mst__owner_withdraw(&head->owner); /* whether there was one does not matter */
     (void)mst__view_forget(&head->view);
-    rv = mst__owner_run(&head->owner, head->ops->leave, &head->leave_ms, &err);
+    rv = mst__owner_run(&head->owner, leave_by, &deadline_ms, &err);
     mst__owner_end(&head->owner);
     return rv == 0 ? 0 : mst__event_failed(head->events, "leave", rv, &err, reterr);
+}
+
+int mst__head_leave(void *self, struct mst_err *reterr)
+{
+    return mst__head_leave_within(self, ((struct mst__head *)self)->leave_ms, reterr);
 }
 
 /* A node that is still a member would wait for itself. */
@@ -318,18 +338,37 @@ static int say(struct mst__head *head,
     return 0;
 }
 
-static int head_finish(void *self, int status, const char *text, struct mst_err *reterr)
+int mst__head_finish_within(void *self,
+                            int status,
+                            const char *text,
+                            int64_t timeout_ms,
+                            struct mst_err *reterr)
 {
     struct mst__word word;
     mst__word_finish(&word, status, text);
+    word.limit_ms = timeout_ms;
     return say(self, "finish", &word, reterr);
 }
 
-static int head_restart(void *self, const struct mst_failure *failure, struct mst_err *reterr)
+int mst__head_finish(void *self, int status, const char *text, struct mst_err *reterr)
+{
+    return mst__head_finish_within(self, status, text, INT64_MAX, reterr);
+}
+
+int mst__head_restart_within(void *self,
+                             const struct mst_failure *failure,
+                             int64_t timeout_ms,
+                             struct mst_err *reterr)
 {
     struct mst__word word;
     mst__word_restart(&word, failure);
+    word.limit_ms = timeout_ms;
     return say(self, "restart", &word, reterr);
+}
+
+int mst__head_restart(void *self, const struct mst_failure *failure, struct mst_err *reterr)
+{
+    return mst__head_restart_within(self, failure, INT64_MAX, reterr);
 }
 
 /* --- what the head knows --- */
@@ -398,8 +437,8 @@ int mst__head_wrap(struct mst__head *head, struct mst_handler **ret_handler, str
         .node = head_node,
         .set_extra = own->set_extra,
         .get_extra = own->get_extra,
-        .finish = can_say ? head_finish : NULL,
-        .restart = can_say ? head_restart : NULL,
+        .finish = can_say ? mst__head_finish : NULL,
+        .restart = can_say ? mst__head_restart : NULL,
         .begin = head_begin,
         .take = head_take,
         .round = head_round,

@@ -104,6 +104,23 @@ int mst__head_wrap(struct mst__head *head,
 
 /* Entries of struct mst_handler_ops. @self is the handler; its head is its first member. */
 int mst__head_leave(void *self, struct mst_err *reterr);
+
+int mst__head_finish(void *self, int status, const char *text, struct mst_err *reterr);
+int mst__head_restart(void *self, const struct mst_failure *failure, struct mst_err *reterr);
+
+/* The same within @timeout_ms, if the handler does not allow less. */
+int mst__head_leave_within(void *self, int64_t timeout_ms, struct mst_err *reterr);
+int mst__head_finish_within(void *self,
+                            int status,
+                            const char *text,
+                            int64_t timeout_ms,
+                            struct mst_err *reterr);
+int mst__head_restart_within(void *self,
+                             const struct mst_failure *failure,
+                             int64_t timeout_ms,
+                             struct mst_err *reterr);
+
+/* An entry of struct mst_handler_ops as well. */
 bool mst__head_use_agent_store(void *self);
 
 #endif /* MST_HANDLER_HEAD_H */

@@ -34,6 +34,7 @@ void mst__word_finish(struct mst__word *word, int status, const char *text)
 {
     *word = (struct mst__word){
         .is_finish = true,
+        .limit_ms = INT64_MAX,
         .cause = {.rank = MST_AUTHORITY_RANK_NONE,
                   .worker = MST_CAUSE_WORKER_NONE,
                   .status = status,
@@ -46,6 +47,7 @@ void mst__word_restart(struct mst__word *word, const struct mst_failure *failure
 {
     bool has_worker = failure->worker >= 0 && failure->worker < MST_CAUSE_WORKER_NONE;
     *word = (struct mst__word){
+        .limit_ms = INT64_MAX,
         .cause = {.rank = MST_AUTHORITY_RANK_NONE,
                   .worker = has_worker ? (uint32_t)failure->worker : MST_CAUSE_WORKER_NONE,
                   .status = failure->exit_status,

@@ -12,6 +12,7 @@ struct mst__word {
     bool is_finish;          /* the work is done; else it has failed */
     struct mst__cause cause; /* without rank and node; for finished work only status and text */
     char text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
+    int64_t limit_ms; /* how long it may take to arrive, if that is less than the handler allows */
 };
 
 /* Texts are cut off at a character, and control characters become blanks. */

@@ -449,9 +449,11 @@ static mst__legacy_nonce make_nonce(void)
     return nonce == 0 ? 1 : nonce;
 }
 
-/* Run @operation with a separate machine; returns the state afterwards. */
+/* Run @operation with a separate machine, at most until @wake_fd is readable; returns the state
+ * afterwards. */
 static int ask(struct handler *handler,
                enum mst__legacy_operation operation,
+               int wake_fd,
                struct mst__legacy_changes *ret_changes,
                struct mst_err *reterr)
 {
@@ -459,7 +461,7 @@ static int ask(struct handler *handler,
     if (machine == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "rendezvous");
     }
-    const struct mst__legacy_drive drive = drive_with(handler, -1);
+    const struct mst__legacy_drive drive = drive_with(handler, wake_fd);
     int64_t end_us = deadline_us(handler->settings.etcd.read_timeout_ms);
     int rv = machine_new(handler, make_nonce(), machine, reterr);
     if (rv == 0 && operation == MST_LEGACY_OP_CLOSE) {
@@ -479,7 +481,7 @@ static int ask(struct handler *handler,
 static int legacy_look(void *self, bool *ret_closed, int64_t *ret_waiting, struct mst_err *reterr)
 {
     struct mst__legacy_changes changes;
-    int rv = ask(self, MST_LEGACY_OP_LOOK, &changes, reterr);
+    int rv = ask(self, MST_LEGACY_OP_LOOK, -1, &changes, reterr);
     if (rv == 0) {
         *ret_closed = changes.closed;
         *ret_waiting = changes.waiting_count;
@@ -491,7 +493,7 @@ static int close_for_good(struct handler *handler, const char *name, struct mst_
 {
     struct mst_err err = {0};
     struct mst__legacy_changes changes;
-    int rv = ask(handler, MST_LEGACY_OP_CLOSE, &changes, &err);
+    int rv = ask(handler, MST_LEGACY_OP_CLOSE, -1, &changes, &err);
     return mst__head_after_close(&handler->head, name, rv, &err, reterr);
 }
 
@@ -512,7 +514,7 @@ static int legacy_say(void *self, void *word, struct mst_err *reterr)
     }
     int rv = mst__ending_say(&handler->ending, word, &closes, reterr);
     if (rv == 0 && closes) {
-        rv = ask(handler, MST_LEGACY_OP_CLOSE, &changes, reterr);
+        rv = ask(handler, MST_LEGACY_OP_CLOSE, handler->head.owner.cancel_fd, &changes, reterr);
         mst__view_set_closed(&handler->head.view); /* or will be: the outcome is stored */
     }
     return rv;
@@ -629,8 +631,8 @@ static int prepare(struct handler *handler, const struct mst_params *params, str
     }
     handler->head.leave_ms = handler->settings.etcd.read_timeout_ms;
     mst__head_identify(&handler->head, handler->params, handler->node, &handler->events);
-    mst__ending_init(&handler->ending, handler->node, &handler->settings.budget, open_round,
-                     handler);
+    mst__ending_init(&handler->ending, handler->node, &handler->settings.budget,
+                     handler->head.owner.cancel_fd, open_round, handler);
     mst__bootstrap_init(&handler->bootstrap, handler->params->local_addr,
                         &handler->settings.etcd.endpoints[0], &handler->params->log);
     /* As torch's handler of this name: the workers' rank 0 serves their store, on a free port. */

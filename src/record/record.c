@@ -296,16 +296,18 @@ static int record_join(void *self,
 
 /* --- the other calls --- */
 
-/* Run @operation with a separate session; returns its state afterwards. */
+/* Run @operation with a separate session until @timeout_us or until @wake_fd is readable; returns
+ * its state afterwards. */
 static int ask(struct mst__record *record,
                enum mst__operation operation,
+               int wake_fd,
                int64_t timeout_us,
                bool *ret_closed,
                int64_t *ret_waiting,
                struct mst_err *reterr)
 {
     const struct mst__drive drive = {
-        .home = &record->home, .events = &record->events, .wake_fd = -1};
+        .home = &record->home, .events = &record->events, .wake_fd = wake_fd};
     const struct mst__session_options options = session_options(record);
     struct mst__session session;
     int rv = mst__session_init(&session, &options);
@@ -326,7 +328,7 @@ static int ask(struct mst__record *record,
 static int record_look(void *self, bool *ret_closed, int64_t *ret_waiting, struct mst_err *reterr)
 {
     struct mst__record *record = self;
-    return ask(record, MST_OPERATION_POLL, record->home.call_ms * 1000, ret_closed, ret_waiting,
+    return ask(record, MST_OPERATION_POLL, -1, record->home.call_ms * 1000, ret_closed, ret_waiting,
                reterr);
 }
 
@@ -335,7 +337,7 @@ static int close_for_good(struct mst__record *record, const char *name, struct m
     struct mst_err err = {0};
     bool is_closed;
     int64_t waiting;
-    int rv = ask(record, MST_OPERATION_CLOSE, record->dynamic.settings.close_us, &is_closed,
+    int rv = ask(record, MST_OPERATION_CLOSE, -1, record->dynamic.settings.close_us, &is_closed,
                  &waiting, &err);
     return mst__head_after_close(&record->head, name, rv, &err, reterr);
 }
@@ -357,8 +359,8 @@ static int record_say(void *self, void *word, struct mst_err *reterr)
     }
     int rv = mst__ending_say(&record->ending, word, &closes, reterr);
     if (rv == 0 && closes) {
-        rv = ask(record, MST_OPERATION_CLOSE, record->dynamic.settings.close_us, &is_closed,
-                 &waiting, reterr);
+        rv = ask(record, MST_OPERATION_CLOSE, record->head.owner.cancel_fd,
+                 record->dynamic.settings.close_us, &is_closed, &waiting, reterr);
         mst__view_set_closed(&record->head.view); /* or will be: the outcome is stored */
     }
     return rv;
@@ -453,7 +455,7 @@ static void name_node(struct mst__record *record)
     mst__node_format(&record->node, record->node_text, sizeof record->node_text);
     mst__head_identify(&record->head, record->params, record->node_text, &record->events);
     mst__ending_init(&record->ending, record->node_text, &record->dynamic.settings.budget,
-                     open_round, record);
+                     record->head.owner.cancel_fd, open_round, record);
 }
 
 static int record_init(struct mst__record *record,

@@ -311,6 +311,25 @@ int mst_store_set(struct mst_store *store,
     return mst__store_set(store, key, value, by_handle(timeout_ms), reterr);
 }
 
+int mst__store_add(struct mst_store *store,
+                   struct mst_bytes key,
+                   int64_t delta,
+                   struct mst__until until,
+                   int64_t *ret_sum,
+                   struct mst_err *reterr)
+{
+    struct call call;
+    int rv = call_begin(&call, store, MST_OP_ADD, &key, NULL, 1, until, reterr);
+    if (rv == 0) {
+        call.command.number = delta;
+        rv = call_run(&call, MST_OP_ADD);
+    }
+    if (rv == 0) {
+        *ret_sum = call.result.reply.number;
+    }
+    return call_end(&call, rv);
+}
+
 int mst_store_add(struct mst_store *store,
                   struct mst_bytes key,
                   int64_t delta,
@@ -321,14 +340,23 @@ int mst_store_add(struct mst_store *store,
     MST_REQUIRE(store, reterr);
     MST_REQUIRE_BYTES(key, reterr);
     MST_REQUIRE(ret_sum, reterr);
+    return mst__store_add(store, key, delta, by_handle(timeout_ms), ret_sum, reterr);
+}
+
+int mst__store_check(struct mst_store *store,
+                     const struct mst_bytes *keys,
+                     size_t keys_count,
+                     struct mst__until until,
+                     bool *ret_exist,
+                     struct mst_err *reterr)
+{
     struct call call;
-    int rv = call_begin(&call, store, MST_OP_ADD, &key, NULL, 1, by_handle(timeout_ms), reterr);
+    int rv = call_begin(&call, store, MST_OP_CHECK, keys, NULL, keys_count, until, reterr);
     if (rv == 0) {
-        call.command.number = delta;
-        rv = call_run(&call, MST_OP_ADD);
+        rv = call_run(&call, MST_OP_CHECK);
     }
     if (rv == 0) {
-        *ret_sum = call.result.reply.number;
+        *ret_exist = call.result.reply.status == MST_STATUS_READY;
     }
     return call_end(&call, rv);
 }
@@ -343,16 +371,7 @@ int mst_store_check(struct mst_store *store,
     MST_REQUIRE(store, reterr);
     MST_REQUIRE_LIST(keys, keys_count, reterr);
     MST_REQUIRE(ret_exist, reterr);
-    struct call call;
-    int rv = call_begin(&call, store, MST_OP_CHECK, keys, NULL, keys_count, by_handle(timeout_ms),
-                        reterr);
-    if (rv == 0) {
-        rv = call_run(&call, MST_OP_CHECK);
-    }
-    if (rv == 0) {
-        *ret_exist = call.result.reply.status == MST_STATUS_READY;
-    }
-    return call_end(&call, rv);
+    return mst__store_check(store, keys, keys_count, by_handle(timeout_ms), ret_exist, reterr);
 }
 
 int mst__store_wait(struct mst_store *store,

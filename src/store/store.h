@@ -149,6 +149,18 @@ int mst__store_set(struct mst_store *store,
                    struct mst_bytes value,
                    struct mst__until until,
                    struct mst_err *reterr);
+int mst__store_add(struct mst_store *store,
+                   struct mst_bytes key,
+                   int64_t delta,
+                   struct mst__until until,
+                   int64_t *ret_sum,
+                   struct mst_err *reterr);
+int mst__store_check(struct mst_store *store,
+                     const struct mst_bytes *keys,
+                     size_t keys_count,
+                     struct mst__until until,
+                     bool *ret_exist,
+                     struct mst_err *reterr);
 int mst__store_wait(struct mst_store *store,
                     const struct mst_bytes *keys,
                     size_t keys_count,

@@ -765,5 +765,60 @@ def named(function, *args):
     return scenario
 
 
+class Silence(Case):
+    """Launchers end although the etcd hangs: it accepts connections and answers nothing."""
+
+    LEAVE_S = 5 * harness.SLOWNESS
+    # A write that is under way is not interrupted at an etcd.
+    TELL_S = 10 + 4 + 2 * LEAVE_S
+
+    def work(self, script):
+        """Two nodes for each backend, which work when the etcd hangs."""
+        self.server = etcd_cluster.Etcd(enable_v2=True)
+        self.addCleanup(self.server.stop)  # leases stay: nobody could revoke them
+        agents = []
+        for backend in (*BACKENDS, "etcd-v3"):
+            for _ in range(2):
+                agents.append(Agent(
+                    "--nnodes", 2, "--rdzv-backend", backend, "--rdzv-endpoint",
+                    self.server.endpoint, "--rdzv-id", f"{self.id()}-{backend}", "--rdzv-conf",
+                    f"last_call_timeout={LAST_CALL_S}", "--", "sh", "-c", f"echo at; {script}"))
+                self.addCleanup(agents[-1].close)
+        for agent in agents:
+            agent.until("at")
+        self.server.pause()
+        return agents
+
+    def check(self, agents, since, limit_s, status, *words):
+        for agent in agents:
+            self.assertEqual(agent.wait(limit_s + harness.DEADLINE_S), status, agent.stderr())
+            self.assertLess(agent.end - since, limit_s, agent.stderr())
+            for word in words:
+                self.assertIn(word, agent.stderr())
+
+    def finish(self, status, *words):
+        with tempfile.TemporaryDirectory() as directory:
+            go = os.path.join(directory, "go")
+            agents = self.work(f"while [ ! -e {go} ]; do sleep 0.1; done; exit {status}")
+            since = time.monotonic()
+            os.mkdir(go)
+            self.check(agents, since, self.TELL_S, status, *words,
+                       "the others were not told: the rendezvous at "
+                       f"{self.server.endpoint} ")
+
+    def test_signal(self):
+        agents = self.work("exec sleep 1000")
+        since = time.monotonic()
+        for agent in agents:
+            agent.signal(signal.SIGTERM)
+        self.check(agents, since, self.LEAVE_S, 128 + signal.SIGTERM)
+
+    def test_success(self):
+        self.finish(0, "the work of this node is done")
+
+    def test_failure(self):
+        self.finish(7, "this node has failed", "exitcode  : 7")
+
+
 if __name__ == "__main__":
     harness.main()

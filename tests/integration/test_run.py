@@ -999,7 +999,9 @@ class Backends(Case):
         self.assertEqual(agent.wait(), 6, agent.stderr())
 
 
-class Outage(Case):
+class OwnServer(Case):
+    """Each test has a server of its own."""
+
     @classmethod
     def setUpClass(cls):
         pass
@@ -1012,6 +1014,10 @@ class Outage(Case):
         self.server = harness.Server()
         self.addCleanup(self.server.kill)
         super().setUp()
+
+
+class Outage(OwnServer):
+    """The server ends, and may come again."""
 
     def test_server_is_gone(self):
         agent = self.shell(STAY, conf=QUICK + ",read_timeout=500ms")
@@ -1030,7 +1036,7 @@ class Outage(Case):
         agent.until("at 0")
         self.server.kill()
         open(self.path("go"), "wb").close()
-        harness.wait_until(lambda: "was not reported" in agent.stderr(), "the line of the agent")
+        harness.wait_until(lambda: "not reported yet" in agent.stderr(), "the line of the agent")
         self.server = harness.Server("--port", self.server.port)
         self.addCleanup(self.server.kill)
         agent.until("at 1")
@@ -1050,6 +1056,132 @@ class Outage(Case):
         done = harness.run("status", "--rdzv-endpoint", self.endpoint, "--rdzv-id", self.run_id,
                            "--json")
         return len(json.loads(done.stdout)["participants"]) if done.returncode == 0 else None
+
+
+class Silence(OwnServer):
+    """The server hangs: it accepts connections and answers nothing. Each test is one of backend
+    muster and one of backend c10d."""
+
+    BACKENDS = ("muster", "c10d")
+
+    # The longest end after a signal, beyond the grace; and of a node that has something to report.
+    LEAVE_S = 5 * harness.SLOWNESS
+    TELL_S = 10 + 2 * LEAVE_S
+
+    # Prints that it is up, and ends when a file is there.
+    ENDS = 'echo at $RANK; until [ -e %s ]; do sleep 0.02; done; exit %d'
+
+    def nodes(self, backend, script, *options, count=2, job=""):
+        self.run_id = f"{self.id()}-{backend}-{job}"
+        return [self.shell(script, "--rdzv-backend", backend, *options, nnodes="2",
+                           conf="last_call_timeout=100ms") for _ in range(count)]
+
+    def hang(self, nodes):
+        for node in nodes:
+            node.until("at ")
+        harness.pause(self.server.process.pid)
+
+    def thaw(self):
+        os.kill(self.server.process.pid, signal.SIGCONT)
+
+    def both(self, test):
+        for backend in self.BACKENDS:
+            with self.subTest(backend=backend):
+                test(backend)
+                self.thaw()
+
+    def ended(self, nodes, since, limit_s):
+        statuses = [node.wait(limit_s + harness.DEADLINE_S) for node in nodes]
+        for node in nodes:
+            self.assertLess(node.end - since, limit_s, node.stderr())
+        return statuses
+
+    def terminate(self, nodes):
+        since = time.monotonic()
+        for node in nodes:
+            node.signal(signal.SIGTERM)
+        self.assertEqual(self.ended(nodes, since, self.LEAVE_S),
+                         [128 + signal.SIGTERM] * len(nodes))
+
+    def test_signal(self):
+        def test(backend):
+            nodes = self.nodes(backend, STAY)
+            self.hang(nodes)
+            self.terminate(nodes)
+        self.both(test)
+
+    def test_signal_while_it_waits(self):
+        """For a second node."""
+        def test(backend):
+            nodes = self.nodes(backend, STAY, count=1)
+            harness.wait_until(lambda: " waiting " in nodes[0].stderr(), "the wait")
+            harness.pause(self.server.process.pid)
+            self.terminate(nodes)
+        self.both(test)
+
+    def test_signal_after_success(self):
+        """The report that the work is done is under way."""
+        def test(backend):
+            go = self.path(backend)
+            nodes = self.nodes(backend, self.ENDS % (go, 0))
+            self.hang(nodes)
+            os.mkdir(go)
+            for node in nodes:
+                harness.wait_until(lambda node=node: node.events("exit"), "the worker to end")
+            self.terminate(nodes)
+        self.both(test)
+
+    def test_second_signal(self):
+        """While the node leaves, it ends everything at once."""
+        def test(backend):
+            nodes = self.nodes(backend, STAY)
+            self.hang(nodes)
+            for node in nodes:
+                node.signal(signal.SIGTERM)
+                harness.wait_until(lambda node=node: any(
+                    event["phase"] == "ended" for event in node.events("phase")), "the end")
+                since = time.monotonic()
+                node.signal(signal.SIGTERM)
+                self.assertEqual(node.wait(), -signal.SIGTERM)
+                self.assertLess(node.end - since, harness.SLOWNESS)
+        self.both(test)
+
+    def test_ends_alone(self):
+        """Workers succeed or fail, and nobody hears of it: their status and report stay."""
+        groups = {status: [node for backend in self.BACKENDS
+                           for node in self.nodes(backend, self.ENDS % (self.path("go"), status),
+                                                  "--max-restarts", 0, job=status)]
+                  for status in (OK, 7)}
+        self.hang([node for nodes in groups.values() for node in nodes])
+        since = time.monotonic()
+        os.mkdir(self.path("go"))
+        for status, nodes in groups.items():
+            self.assertEqual(self.ended(nodes, since, self.TELL_S), [status] * len(nodes))
+            what = "this node has failed" if status else "the work of this node is done"
+            for node in nodes:
+                self.assertIn(f"{what}, and the others were not told: the rendezvous at "
+                              f"{self.endpoint} could not be reached. They will take this node "
+                              "for lost", node.stderr())
+                self.assertEqual("exitcode  : 7" in node.stderr(), status == 7)
+
+    def test_report_is_repeated(self):
+        """The server answers again before the nodes give up: the job ends as usual."""
+        def test(backend):
+            go = self.path(backend)
+            nodes = self.nodes(backend, self.ENDS % (go, 0))
+            self.hang(nodes)
+            os.mkdir(go)
+            for node in nodes:
+                harness.wait_until(lambda node=node: node.events("exit"), "the worker to end")
+                if backend == "c10d":  # a node of backend muster has its report in the connection
+                    harness.wait_until(lambda node=node: "not reported yet" in node.stderr(),
+                                       "the first attempt to fail")
+            since = time.monotonic()
+            self.thaw()
+            self.assertEqual(self.ended(nodes, since, self.LEAVE_S), [OK, OK])
+            for node in nodes:
+                self.assertNotIn("not told", node.stderr())
+        self.both(test)
 
 
 if __name__ == "__main__":

@@ -68,6 +68,11 @@ static inline int reset(void **state)
         .kill_us = 5 * SECOND_US,
         .startup_us = INT64_MAX,
         .hang_us = INT64_MAX,
+        .cut_us = 60 * SECOND_US,
+        .tell_us = 10 * SECOND_US,
+        .again_us = SECOND_US,
+        .leave_us = 2 * SECOND_US,
+        .restarts_max = UINT32_MAX,
     };
     told[0] = '\0';
     return 0;
@@ -164,6 +169,18 @@ static inline void cut(void)
     step((struct mst__agent_event){.kind = MST_AGENT_EVENT_CUT, .err = &err});
 }
 
+static inline void untold(void)
+{
+    struct mst_err err;
+    (void)mst__fail(&err, MST_ECONN, 0, "silence");
+    step((struct mst__agent_event){.kind = MST_AGENT_EVENT_UNTOLD, .err = &err});
+}
+
+static inline void told_all(void)
+{
+    happens(MST_AGENT_EVENT_TOLD);
+}
+
 static inline void both_exit(void)
 {
     exits(0, 0, TERM);
@@ -194,12 +211,13 @@ static inline void run(uint32_t restarts)
     assert_int_equal(agent.restarts, restarts);
 }
 
-/* One generation of a single worker that fails after @us. */
+/* One generation of a single worker that fails after @us, which is told. */
 static inline void fails_after(int64_t us)
 {
     run(0);
     pass(us);
     exits(0, 1, 0);
+    told_all();
 }
 
 #endif /* MST_UNIT_AGENT_UNIT_H */

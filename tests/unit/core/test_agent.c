@@ -13,6 +13,8 @@ static void all_succeed(void **state)
     exits(0, 0, 0);
     assert_effects("finish; ");
     assert_int_equal(agent.phase, MST_AGENT_FINISHED);
+    assert_true(is_due_in(10 * SECOND_US));
+    told_all();
     assert_true(mst__agent_due_us(&agent) == INT64_MAX);
     closed(MST_JOB_OUTCOME_FINISHED, NULL);
     assert_effects("end 0; ");
@@ -29,6 +31,7 @@ static void one_fails(void **state)
     exits(1, 7, 0);
     assert_effects("restart 1:7/0; signal 15; ");
     over(MST_AGENT_REASON_FAILURE); /* the answer to our own word */
+    told_all();
     exits(0, 0, TERM);
     assert_effects("want; ");
     run(1);
@@ -62,7 +65,12 @@ static void last_one_fails(void **state)
     begin();
     run(0);
     exits(0, 0, 11);
-    assert_effects("restart 0:0/11; want; ");
+    assert_effects("restart 0:0/11; ");
+    assert_int_equal(agent.phase, MST_AGENT_TELLING);
+    told_all();
+    assert_effects("want; ");
+    told_all(); /* too late */
+    assert_effects("");
 }
 
 static void peers_are_lost(void **state)
@@ -272,6 +280,7 @@ static void untimely(void **state)
     happens(MST_AGENT_EVENT_SEALED);
     step(refused);
     assert_effects("restart 0:1/0; signal 15; ");
+    told_all();
     exits(1, 9, 0); /* of a worker that was told to stop */
     assert_effects("want; ");
     assert_int_equal(agent.reason, MST_AGENT_REASON_FAILURE); /* the first one */

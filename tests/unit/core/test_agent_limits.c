@@ -19,6 +19,7 @@ static void hanging(void **state)
     pass(1);
     assert_effects("restart 0:0/0; signal 15; ");
     assert_string_equal(agent.cause_text, "no heartbeat for 2 s");
+    told_all();
     both_exit();
     assert_effects("want; ");
     run(1); /* nobody has sent a heartbeat in this generation */
@@ -72,6 +73,7 @@ static void pauses_grow(void **state)
     static const int64_t pauses_us[] = {SECOND_US, 2 * SECOND_US, 3 * SECOND_US, 3 * SECOND_US};
     for (uint32_t i = 0; i < 4; i++) {
         exits(0, 1, 0);
+        told_all();
         happens(MST_AGENT_EVENT_SEALED);
         assigned(i + 1);
         assert_effects("restart 0:1/0; want; assign; ");
@@ -205,7 +207,7 @@ static void cut_off(void **state)
     exits(1, 0, 0);
     assert_effects("leave; end 9; ");
     assert_string_equal(agent.err.msg, "gone");
-    assert_false(agent.is_untold);
+    assert_false(agent.is_alone);
     begin(); /* between the round and its workers */
     happens(MST_AGENT_EVENT_SEALED);
     cut();
@@ -217,27 +219,183 @@ static void cut_off(void **state)
 static void cut_off_after_the_work(void **state)
 {
     (void)state;
-    options.cut_us = 60 * SECOND_US;
     begin();
     run(0);
     cut();
     exits(0, 0, 0);
     exits(1, 0, 0);
     assert_effects("finish; ");
+    pass(10 * SECOND_US - 1);
+    assert_effects("");
+    pass(1);
+    assert_effects("leave; end 0; ");
+    assert_true(agent.is_alone);
+    assert_true(agent.tells);
+    assert_string_equal(agent.silence.msg, "gone");
+    begin(); /* it was told, but not of the end of the others */
+    run(0);
+    exits(0, 0, 0);
+    exits(1, 0, 0);
+    told_all();
+    pass(1000 * (int64_t)SECOND_US);
+    assert_effects("finish; ");
+    cut();
     pass(60 * SECOND_US - 1);
     assert_effects("");
     pass(1);
     assert_effects("leave; end 0; ");
-    assert_true(agent.is_untold);
-    begin(); /* it was told in time */
+    assert_true(agent.is_alone);
+    assert_false(agent.tells);
+    begin(); /* both in time */
     run(0);
     exits(0, 0, 0);
     exits(1, 0, 0);
+    told_all();
     cut();
     happens(MST_AGENT_EVENT_AGAIN);
     closed(MST_JOB_OUTCOME_FINISHED, NULL);
     assert_effects("finish; end 0; ");
-    assert_false(agent.is_untold);
+    assert_false(agent.is_alone);
+    options.cut_us = 5 * SECOND_US; /* the shorter limit counts */
+    begin();
+    run(0);
+    cut();
+    exits(0, 0, 0);
+    exits(1, 0, 0);
+    pass(5 * SECOND_US);
+    assert_effects("finish; leave; end 0; ");
+}
+
+/* Nobody hears that the work is done. It is said again, and not for ever. */
+static void success_is_not_heard(void **state)
+{
+    (void)state;
+    begin();
+    run(0);
+    exits(0, 0, 0);
+    exits(1, 0, 0);
+    pass(9 * SECOND_US);
+    assert_effects("finish; ");
+    untold();
+    assert_true(is_due_in(SECOND_US));
+    pass(SECOND_US - 1);
+    untold(); /* told twice */
+    assert_effects("");
+    assert_true(is_due_in(1));
+    pass(1);
+    assert_effects("leave; end 0; ");
+    assert_true(agent.effects[0].until_us == agent.now_us + 2 * SECOND_US);
+    assert_true(agent.is_alone && agent.tells);
+    assert_string_equal(agent.silence.msg, "silence");
+
+    begin();
+    run(0);
+    exits(0, 0, 0);
+    exits(1, 0, 0);
+    for (int i = 0; i < 3; i++) {
+        assert_effects("finish; ");
+        untold();
+        pass(SECOND_US);
+    }
+    assert_true(agent.effects[0].is_again);
+    assert_effects("finish; ");
+    told_all();
+    untold(); /* of an earlier one */
+    pass(10 * SECOND_US);
+    assert_effects("");
+    assert_true(mst__agent_due_us(&agent) == INT64_MAX);
+
+    begin(); /* nothing is known but that there is no answer */
+    run(0);
+    exits(0, 0, 0);
+    exits(1, 0, 0);
+    pass(10 * SECOND_US);
+    assert_effects("finish; leave; end 0; ");
+    assert_string_equal(agent.silence.msg, "no answer in time");
+
+    begin(); /* the others need another round */
+    run(0);
+    exits(0, 0, 0);
+    exits(1, 0, 0);
+    untold();
+    over(MST_AGENT_REASON_LEAVE);
+    pass(10 * SECOND_US);
+    assert_effects("finish; want; ");
+    assert_true(mst__agent_due_us(&agent) == INT64_MAX);
+    assert_false(agent.tells);
+}
+
+/* Nobody hears that a worker has failed. If that ends the job, the node does not wait for long. */
+static void failure_is_not_heard(void **state)
+{
+    (void)state;
+    options.restarts_max = 1;
+    begin();
+    run(1);
+    cut();
+    pass(59 * SECOND_US);
+    exits(0, 7, 0);
+    assert_effects("restart 0:7/0; signal 15; ");
+    untold();
+    assert_true(is_due_in(30 * SECOND_US)); /* it is not repeated while workers stop */
+    pass(2 * SECOND_US);                    /* and the outage does not end the node */
+    assert_effects("");
+    exits(1, 0, TERM);
+    assert_int_equal(agent.phase, MST_AGENT_TELLING);
+    assert_effects("");
+    pass(0);
+    assert_effects("restart 0:7/0; ");
+    pass(10 * SECOND_US - 1);
+    assert_effects("");
+    pass(1);
+    assert_effects("leave; end 1; ");
+    assert_int_equal(agent.cause.status, 7);
+    assert_true(agent.is_alone && agent.tells);
+
+    begin(); /* the job would go on: that is worth more time */
+    run(0);
+    exits(0, 7, 0);
+    exits(1, 0, TERM);
+    assert_effects("restart 0:7/0; signal 15; ");
+    pass(60 * SECOND_US - 1);
+    assert_effects("");
+    pass(1);
+    assert_effects("leave; end 1; ");
+
+    begin(); /* it is heard in the end, or the others have gone on */
+    run(0);
+    exits(0, 7, 0);
+    exits(1, 0, TERM);
+    pass(59 * SECOND_US);
+    told_all();
+    assert_effects("restart 0:7/0; signal 15; want; ");
+    assert_true(mst__agent_due_us(&agent) == INT64_MAX);
+    run(0);
+    exits(0, 7, 0);
+    exits(1, 0, TERM);
+    over(MST_AGENT_REASON_FAILURE);
+    assert_effects("restart 0:7/0; signal 15; want; ");
+
+    begin(); /* a signal, and the end of the job, do not wait for it */
+    run(1);
+    exits(0, 7, 0);
+    exits(1, 0, TERM);
+    signalled(TERM);
+    assert_effects("restart 0:7/0; signal 15; leave; end 3; ");
+    begin();
+    run(1);
+    exits(0, 7, 0);
+    exits(1, 0, TERM);
+    closed(MST_JOB_OUTCOME_FAILED, NULL);
+    assert_effects("restart 0:7/0; signal 15; end 1; ");
+    assert_false(agent.is_alone);
+    options.cut_us = 5 * SECOND_US; /* the shorter limit counts */
+    begin();
+    run(1);
+    exits(0, 7, 0);
+    exits(1, 0, TERM);
+    pass(5 * SECOND_US);
+    assert_effects("restart 0:7/0; signal 15; leave; end 1; ");
 }
 
 /* The wait for a round has its own limit; that of an outage before it does not end the node. */
@@ -293,6 +451,15 @@ static void excluded(void **state)
     assert_effects("finish; want; ");
     fails_after(0);
     assert_effects("restart 0:1/0; leave; end 8; ");
+    begin(); /* it goes also if nobody hears why */
+    fails_after(0);
+    assert_effects("restart 0:1/0; want; ");
+    run(1);
+    exits(0, 1, 0);
+    assert_effects("restart 0:1/0; ");
+    pass(10 * SECOND_US);
+    assert_effects("leave; end 8; ");
+    assert_true(agent.is_alone);
     options.exclude_max = 0;
     begin();
     for (int i = 0; i < 20; i++) {
@@ -312,12 +479,16 @@ static void cannot_start(void **state)
         .kind = MST_AGENT_EVENT_UNSTARTED, .worker = 1, .status = 127, .err = &err});
     assert_effects("restart 1:127/0; signal 15; ");
     exits(0, 0, TERM);
+    assert_effects("");
+    told_all();
     assert_effects("leave; end 6; ");
     assert_string_equal(agent.err.msg, "no such program");
+    assert_false(agent.is_alone);
     begin(); /* not even the first one */
     run(0);
     step((struct mst__agent_event){
         .kind = MST_AGENT_EVENT_UNSTARTED, .worker = 0, .status = 126, .err = &err});
+    told_all();
     assert_effects("restart 0:126/0; leave; end 6; ");
 }
 
@@ -359,10 +530,20 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup(name, reset)
     const struct CMUnitTest tests[] = {
-        CASE(hanging),  CASE(old_heartbeats),         CASE(pauses_grow),
-        CASE(gives_up), CASE(others_give_up),         CASE(failures_before_the_start),
-        CASE(cut_off),  CASE(cut_off_after_the_work), CASE(cut_off_before_a_wait),
-        CASE(excluded), CASE(cannot_start),           CASE(no_round),
+        CASE(hanging),
+        CASE(old_heartbeats),
+        CASE(pauses_grow),
+        CASE(gives_up),
+        CASE(others_give_up),
+        CASE(failures_before_the_start),
+        CASE(cut_off),
+        CASE(cut_off_after_the_work),
+        CASE(cut_off_before_a_wait),
+        CASE(excluded),
+        CASE(cannot_start),
+        CASE(no_round),
+        CASE(success_is_not_heard),
+        CASE(failure_is_not_heard),
     };
 #undef CASE
     return MST_RUN_TESTS(tests);

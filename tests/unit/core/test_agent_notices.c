@@ -146,7 +146,7 @@ static void drain_is_sticky(void **state)
     drain(INT64_MAX);
     exits(0, 1, 0);
     assert_effects("restart 0:1/0; signal 15; ");
-    exits(1, 0, TERM);
+    exits(1, 0, TERM); /* it does not wait until that is told */
     assert_effects("leave; end 4; ");
 
     begin(); /* nodes wait, and go away */
@@ -325,6 +325,7 @@ static void no_time_for_a_round(void **state)
     run(0);
     exits(0, 0, 0);
     exits(1, 0, 0);
+    told_all();
     assert_effects("finish; ");
     assert_true(mst__agent_due_us(&agent) == INT64_MAX);
     pass(200 * SECOND_US);

@@ -395,7 +395,7 @@ static void says_that_it_has_finished_until_the_end(void **state)
     (void)state;
     at_work();
     finish();
-    effects_are("send:finish");
+    effects_are("send:finish send:heartbeat");
     struct mst__job_message message;
     mst__member_message(&member, &member.effects[0], &message);
     assert_int_equal(message.u.finish.epoch, 9);
@@ -405,7 +405,7 @@ static void says_that_it_has_finished_until_the_end(void **state)
     for (int i = 0; i < 3; i++) {
         cut_and_claim();
         hear_welcome(MST_JOB_VERSION);
-        effects_are("notice:connected send:finish");
+        effects_are("notice:connected send:finish send:heartbeat");
     }
     const struct mst__job_message closed = {
         .type = MST_JOB_CLOSED,
@@ -413,6 +413,39 @@ static void says_that_it_has_finished_until_the_end(void **state)
     step((struct mst__member_event){.kind = MST_MEMBER_EVENT_HEARD, .message = &closed});
     effects_are("notice:closed");
     assert_int_equal(member.effects[0].end->outcome, MST_JOB_OUTCOME_FINISHED);
+}
+
+/* A report is heard when the authority answers the heartbeat behind it; an earlier answer does not
+ * count, nor one on another connection. */
+static void is_heard_by_an_answer(void **state)
+{
+    (void)state;
+    at_work();
+    assert_true(mst__member_is_heard(&member));
+    do {
+        now_us = mst__member_due_us(&member);
+        kind(MST_MEMBER_EVENT_TIME);
+    } while (!member.effects[0].wants_pong);
+    finish();
+    effects_are("send:finish send:heartbeat");
+    assert_true(member.effects[1].wants_pong);
+    assert_false(mst__member_has_word(&member));
+    assert_false(mst__member_is_heard(&member));
+    hear_type(MST_JOB_PONG);
+    hear((struct mst__job_message){.type = MST_JOB_WAITING});
+    assert_false(mst__member_is_heard(&member));
+    cut_and_claim();
+    assert_false(mst__member_is_heard(&member));
+    hear_welcome(MST_JOB_VERSION);
+    assert_false(mst__member_is_heard(&member));
+    hear_type(MST_JOB_PONG);
+    assert_true(mst__member_is_heard(&member));
+    hear_type(MST_JOB_PONG); /* nobody has asked */
+    restart();
+    assert_false(mst__member_is_heard(&member));
+    hear((struct mst__job_message){.type = MST_JOB_REOPENED,
+                                   .u.reopened.why = MST_AUTHORITY_WHY_FAILED});
+    assert_true(mst__member_is_heard(&member)); /* the round is over */
 }
 
 /* Reports made without a connection are sent on the next one. */
@@ -426,7 +459,7 @@ static void finishes_while_cut_off(void **state)
     kind(MST_MEMBER_EVENT_TIME);
     kind(MST_MEMBER_EVENT_CONNECTED);
     hear_welcome(MST_JOB_VERSION);
-    effects_are("notice:connected send:finish");
+    effects_are("notice:connected send:finish send:heartbeat");
     /* The round is over all the same: it comes back, and has not finished the next one. */
     hear((struct mst__job_message){.type = MST_JOB_REOPENED,
                                    .u.reopened.why = MST_AUTHORITY_WHY_FAILED});
@@ -446,7 +479,7 @@ static void says_that_it_has_failed(void **state)
     (void)state;
     at_work();
     restart();
-    effects_are("send:restart");
+    effects_are("send:restart send:heartbeat");
     struct mst__job_message message;
     mst__member_message(&member, &member.effects[0], &message);
     assert_int_equal(message.u.restart.round, 1);
@@ -479,7 +512,7 @@ static void a_failure_outlives_its_connection(void **state)
     effects_are("send:announce");
     cut_and_claim();
     hear_welcome(MST_JOB_VERSION);
-    effects_are("notice:connected send:restart send:announce");
+    effects_are("notice:connected send:restart send:heartbeat send:announce");
     struct mst__job_message message;
     mst__member_message(&member, &member.effects[2], &message);
     assert_false(message.u.announce.announcement.claim.holds);
@@ -507,7 +540,7 @@ static void a_failure_waits_for_the_claim(void **state)
     want(INT64_MAX);
     effects_are("");
     hear_welcome(MST_JOB_VERSION);
-    effects_are("notice:connected send:restart send:announce");
+    effects_are("notice:connected send:restart send:heartbeat send:announce");
 }
 
 /* A server of version 1 does not know the reports, and does not get them. */
@@ -808,6 +841,7 @@ int main(void)
         cmocka_unit_test_setup(the_end_of_the_job_is_told_once, reset),
         cmocka_unit_test_setup(a_spare_of_a_closed_job_has_not_failed, reset),
         cmocka_unit_test_setup(says_that_it_has_finished_until_the_end, reset),
+        cmocka_unit_test_setup(is_heard_by_an_answer, reset),
         cmocka_unit_test_setup(finishes_while_cut_off, reset),
         cmocka_unit_test_setup(says_that_it_has_failed, reset),
         cmocka_unit_test_setup(a_failure_outlives_its_connection, reset),

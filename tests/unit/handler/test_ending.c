@@ -6,11 +6,12 @@
 #include "store/store.h"
 #include "unit/store_unit.h"
 
-/* A store that executes everything, and loses the next answer to an ADD if it is told to. */
+/* A store that executes everything, and loses the next answer to an ADD, or the ADD itself, if it is
+ * told to. */
 struct lossy {
     struct mst__storage storage; /* first: the storage is cast to this struct */
     struct mst__storage *inner;
-    bool loses;
+    bool loses, loses_request;
 };
 
 static struct lossy lossy;
@@ -23,6 +24,10 @@ static int lossy_execute(struct mst__storage *storage,
                          struct mst_err *reterr)
 {
     struct lossy *self = (struct lossy *)storage;
+    if (command->op == MST_OP_ADD && self->loses_request) {
+        self->loses_request = false;
+        return mst__fail(reterr, MST_ECONN, 0, "the request is lost");
+    }
     int rv = self->inner->ops->execute(self->inner, command, until, result, reterr);
     if (rv == 0 && command->op == MST_OP_ADD && self->loses) {
         self->loses = false;
@@ -73,7 +78,7 @@ static int open_part(void *self,
 static void begin(struct mst__ending *ending, const char *node, int64_t rank, int64_t world)
 {
     const struct mst__budget budget = {.is_limited = false};
-    mst__ending_init(ending, node, &budget, open_part, NULL);
+    mst__ending_init(ending, node, &budget, -1, open_part, NULL);
     assert_ok(mst__ending_begin(ending, 1, rank, world, &err));
 }
 
@@ -121,11 +126,32 @@ static void last_one_finished_again(void **state)
     mst__ending_leave(&nodes[1]);
 }
 
+/* A node that was never counted, because its request was lost: the last one ends the job. */
+static void finished_and_not_counted(void **state)
+{
+    (void)state;
+    struct mst__ending nodes[2];
+    struct mst__word word;
+    bool closes = true;
+    begin(&nodes[0], "node0", 0, 2);
+    begin(&nodes[1], "node1", 1, 2);
+    mst__word_finish(&word, 0, "");
+    lossy.loses_request = true;
+    assert_fails(mst__ending_say(&nodes[0], &word, &closes, &err), MST_ECONN, "lost");
+    assert_ok(mst__ending_say(&nodes[0], &word, &closes, &err));
+    assert_false(closes);
+    assert_ok(mst__ending_say(&nodes[1], &word, &closes, &err));
+    assert_true(closes);
+    mst__ending_leave(&nodes[0]);
+    mst__ending_leave(&nodes[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(finished_again, start, stop),
         cmocka_unit_test_setup_teardown(last_one_finished_again, start, stop),
+        cmocka_unit_test_setup_teardown(finished_and_not_counted, start, stop),
     };
     return MST_RUN_TESTS(tests);
 }
