@@ -25,6 +25,7 @@
 #include "cli/log.h"
 #include "cli/rdzv.h"
 #include "cli/waiting.h"
+#include "handler/handler.h"
 
 #define COMMAND "muster join"
 
@@ -83,6 +84,7 @@ struct join {
     bool was_member;
     atomic_bool serves;            /* the others need this process; set by any thread */
     bool is_command_bad;           /* it could not be started: join->err */
+    bool is_untold;                /* the end of the command, to the others */
     struct mst_rendezvous outcome; /* of the last round */
     bool is_closed, is_expelled, is_cause_told;
     int64_t waiting_count;
@@ -255,22 +257,34 @@ static int tell_waiting(struct join *join, int64_t nodes)
 
 /* --- how work ends --- */
 
-/* Report the end of our command before leaving, so that a finished node is not missed and a failure
- * has a cause. If that fails, the others count us as lost. */
-static void announce_end(const struct join *join)
+static int report_end(const struct join *join, struct mst_err *reterr)
 {
     int code = join->child.exit_code;
-    struct mst_err err;
     if (code == 0) {
-        (void)mst_handler_finish(join->handler, code, join->command[0], &err);
-        return;
+        return mst__handler_finish(join->handler, code, join->command[0], MST_AGENT_TELL_MS,
+                                   reterr);
     }
     struct mst_failure failure;
     mst_failure_init(&failure, sizeof failure);
     failure.exit_status = code > MST_EXIT_SIGNAL ? 0 : code;
     failure.signal = code > MST_EXIT_SIGNAL ? code - MST_EXIT_SIGNAL : 0;
     failure.text = join->command[0];
-    (void)mst_handler_restart(join->handler, &failure, &err);
+    return mst__handler_restart(join->handler, &failure, MST_AGENT_TELL_MS, reterr);
+}
+
+/* Report the end of our command before leaving, so that a finished node is not missed and a failure
+ * has a cause. The status of the command counts, also if nobody hears of it. */
+static void announce_end(struct join *join)
+{
+    struct mst_err err = join->trouble;
+    int rv = join->lost_ms == 0 ? report_end(join, &err) : MST_ECONN;
+    bool is_moot = rv == MST_EINVAL || rv == MST_ENOTSUP || rv == MST_ECANCELED;
+    if (rv != 0 && !is_moot) {
+        join->is_untold = true;
+        mst__cli_say("muster: the command has ended, and the others were not told: the rendezvous "
+                     "at %s could not be reached. They will take this node for lost: %s",
+                     mst_params_endpoint(join->params), err.msg);
+    }
 }
 
 /* Members are lost or have left. */
@@ -525,9 +539,9 @@ static enum end be_member(struct join *join)
     }
     enum end end = stay(join);
     bool has_ended = end == END_COMMAND && join->child.pid == 0;
-    if (has_ended && join->lost_ms == 0) {
+    if (has_ended) {
         announce_end(join);
-        if (join->serves) {
+        if (join->serves && !join->is_untold) {
             serve_on(join);
         }
     }
@@ -625,7 +639,11 @@ static int leave(struct join *join, int exit_code)
     if (join->close && join->was_member) {
         rv = mst_handler_set_closed(join->handler, &err);
     }
-    if (rv == 0 && join->lost_ms == 0) {
+    /* What the command or a signal has decided counts, also if nobody hears that we leave. */
+    bool is_decided = join->command != NULL || stop_signal != 0;
+    if (rv == 0 && is_decided && join->lost_ms == 0) {
+        (void)mst__handler_leave(join->handler, MST_AGENT_LEAVE_MS, &err);
+    } else if (rv == 0 && join->lost_ms == 0) {
         rv = mst_handler_leave(join->handler, &err);
         rv = rv == MST_ECONN || rv == MST_EUNKNOWN ? 0 : rv;
     }

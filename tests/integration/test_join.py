@@ -797,5 +797,51 @@ class Ends(Case):
         self.assertEqual(newcomer.count("closed: I am done"), 4)
 
 
+class Silence(Case):
+    """The server hangs: it accepts connections and answers nothing. Nodes with a command end."""
+
+    LEAVE_S = 5 * harness.SLOWNESS
+    TELL_S = 10 + LEAVE_S
+
+    def check(self, script, end, limit_s, statuses, *words):
+        """Two nodes for each backend, which run the script when the server hangs; then end()."""
+        nodes = [Node("--rdzv-backend", backend, "--rdzv-endpoint", self.endpoint, "--rdzv-id",
+                      f"job-{backend}", "--nnodes", "2", "--", "sh", "-c",
+                      f"echo started; {script}")
+                 for backend in ("muster", "c10d") for _ in range(2)]
+        for node in nodes:
+            self.addCleanup(node.close)
+        for node in nodes:
+            node.next("joined")
+            self.assertEqual(node.next_text(), "started\n")
+        self.server.signal(signal.SIGSTOP)
+        try:
+            since = time.monotonic()
+            end(nodes)
+            found = []
+            for node in nodes:
+                found.append(node.wait())
+                self.assertLess(time.monotonic() - since, limit_s, node.stderr)
+                for word in words:
+                    self.assertIn(word, node.stderr)
+            self.assertEqual(sorted(found), statuses)
+        finally:
+            self.server.signal(signal.SIGCONT)
+
+    def test_signal(self):
+        def end(nodes):
+            for node in nodes:
+                node.signal(signal.SIGTERM)
+        self.check("exec sleep 1000", end, self.LEAVE_S, [128 + signal.SIGTERM] * 4)
+
+    def test_end(self):
+        """The status of the command counts, and a warning names the server."""
+        go = os.path.join(self.directory, "go")
+        self.check(f"until test -e {go}; do sleep 0.02; done; exit $RANK",
+                   lambda nodes: os.mkdir(go), self.TELL_S, [0, 0, 1, 1],
+                   "the command has ended, and the others were not told: the rendezvous at "
+                   f"{self.endpoint} could not be reached")
+
+
 if __name__ == "__main__":
     harness.main()
