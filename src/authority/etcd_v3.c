@@ -11,6 +11,7 @@
 #include "authority/etcd_v3_self.h"
 #include "authority/wait.h"
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/fork.h"
 #include "base/log.h"
@@ -26,9 +27,11 @@
 
 /* --- next --- */
 
+/* If our lease was not kept alive, it has expired, or is about to: there is nothing to wait for. */
 static void leave_within(struct mst__etcd_v3 *self, int64_t timeout_ms)
 {
-    self->part_ms = timeout_ms;
+    bool has_expired = mst__clock_ms() >= self->alive_ms;
+    self->part_ms = has_expired && timeout_ms > TIDY_MS ? TIDY_MS : timeout_ms;
     self->part_rv = 0;
     mst__etcd_v3_feed(self, (struct mst__member_event){.kind = MST_MEMBER_EVENT_LEAVE});
 }

@@ -369,6 +369,7 @@ void mst__etcd_v3_turn(void *arg, struct mst__until until)
         self->has_to_explain = false;
         explain(self, until.wake_fd);
     } else if (member->link == MST_MEMBER_CONNECTING) {
+        self->beat_ms = mst__clock_ms(); /* only an answer shows that the etcd can be reached */
         mst__etcd_v3_feed(self, (struct mst__member_event){.kind = MST_MEMBER_EVENT_CONNECTED});
     } else if (member->link != MST_MEMBER_APART && (!is_over || self->has_to_enter)) {
         turn_connected(self, until);

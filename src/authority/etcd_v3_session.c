@@ -223,7 +223,8 @@ static int beat(struct mst__etcd_v3 *self, int wake_fd, struct mst_err *reterr)
     } else if (rv != MST_ECANCELED) {
         self->beat_ms = mst__clock_deadline_ms(BEAT_AGAIN_MS);
     }
-    return rv;
+    /* The deadline was ours, and not that of a wait in which nothing happened. */
+    return rv == MST_ETIMEOUT ? mst__err_wrap(reterr, MST_ECONN, "keep-alive") : rv;
 }
 
 /* --- entering --- */

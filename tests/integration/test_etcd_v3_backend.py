@@ -12,7 +12,7 @@ import harness
 from nodes import CLOSED, PATIENCE_S, SPARE, settle
 from test_etcd_rdzv import USAGE, Job, conf_text
 
-TIMEOUT, EXPELLED = 4, 12
+TIMEOUT, NO_CONNECTION, EXPELLED = 4, 5, 12
 
 # The shortest lease that etcd grants, two seconds.
 QUICK = {"last_call_timeout": "100ms", "join_timeout": PATIENCE_S, "keep_alive_interval": 1,
@@ -481,6 +481,22 @@ class Trouble(unittest.TestCase):
                 node.wait("reachable")
                 self.assertEqual(node.of("expelled", "lost"), [])
 
+    def test_silence_is_told(self):
+        """A network that carries nothing: the node knows when its lease has expired, and gives up
+        after read_timeout. It does not wait to leave."""
+        with etcd_cluster.Etcd() as etcd, etcd_cluster.Swallow(etcd.address) as tap:
+            with V3Job(etcd, "2:2", endpoint=tap.endpoint, read_timeout=1) as job:
+                nodes = job.start_in_order(2, words=("--hold", "0"))
+                settle(nodes)
+                tap.silence()
+                began = time.monotonic()
+                for node in nodes:
+                    node.wait("unreachable", timeout=LEASE_S + 5 * harness.SLOWNESS)
+                for node in nodes:
+                    job.nodes.remove(node)
+                    self.assertEqual(node.ended(), NO_CONNECTION)
+                    node.discard()
+                self.assertLess(time.monotonic() - began, LEASE_S + 10 * harness.SLOWNESS)
 
     def test_hiccup_is_not_told(self):
         """An etcd that is away for less than the rest of a lease, which has been kept alive for
