@@ -28,6 +28,7 @@ INSIDE = "MUSTER_TEST_CLUSTER"  # set in the environment of a program in its own
 NAMESPACES = ("--net", "--uts", "--pid", "--mount", "--ipc")
 NEEDS = ("unshare", "nsenter", "ip", "mount")
 
+WIRE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "wire.py")
 RUN = "/run"
 TMP = "/run/tmp"
 HEAD = "10.77.0.254"  # where the test program is
@@ -148,10 +149,21 @@ class Machine:
                 self.run("iptables", "-w", "-A", chain, side, address, "!",
                          *{"in": ("-i", "lo"), "out": ("-o", "lo")}[way], "-j", "DROP")
 
-    def lose(self, share):
-        """Lose this share of the packets that arrive."""
-        self.run("iptables", "-w", "-A", "INPUT", "-i", "eth0", "-m", "statistic", "--mode",
-                 "random", "--probability", share, "-j", "DROP")
+    def slow(self, delay_s, loss):
+        """From now on each packet from or to this machine takes so long, or is lost with this
+        probability. Call it once."""
+        near, far = f"near{self.link}", f"far{self.link}"
+        command("ip", "link", "add", near, "type", "veth", "peer", "name", far)
+        command(sys.executable, WIRE, "--plain", near)
+        self.run(sys.executable, WIRE, "--plain", "eth0")
+        self.wire = subprocess.Popen(
+            [sys.executable, WIRE, str(delay_s), str(loss), self.link, far],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, preexec_fn=die_with_parent)
+        command("ip", "link", "set", self.link, "nomaster")
+        command("ip", "link", "set", far, "up")
+        if self.wire.stdout.readline() != b"up\n":
+            raise AssertionError(f"the wire of {self.name} does not start")
+        command("ip", "link", "set", near, "master", "bridge", "up")
 
     def mend(self):
         """All packets pass again."""
