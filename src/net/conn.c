@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "net/conn.h"
+#include "wire/opcode.h"
 
 /* How long a DELETE of dialect A may turn out to be the start of an APPEND of dialect B. */
 #define CONN_GRACE_MS 50
@@ -617,7 +618,12 @@ static void conn_charge_input(struct mst__conn *conn)
         char text[MST_FULL_TEXT_SIZE];
         bool is_refused = mst__full_refuse_memory(conn->server, conn->input_charged, text);
         MST_ASSERT(is_refused);
-        mst__conn_turn_down(conn, MST_WHY_MEMORY, "%s", text);
+        /* A CHECK may confirm a write, which has been done: its client must not hear otherwise. */
+        if (mst__buf_bytes(&conn->input).data[0] == mst__opcode_of(MST_OP_CHECK)->c) {
+            mst__conn_doom(conn, MST_WHY_MEMORY, "%s", text);
+        } else {
+            mst__conn_turn_down(conn, MST_WHY_MEMORY, "%s", text);
+        }
         return;
     }
     conn->input_charged = cost;

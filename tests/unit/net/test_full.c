@@ -227,6 +227,36 @@ static void limits_are_told(void **state)
     (void)close(fd);
 }
 
+/* A write that was done is not told to be refused because its confirmation is. */
+static void done_writes_are_not_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct mst__kv *kv = &f->server->kv;
+    uint8_t byte;
+    int fd = told_new(f);
+    put_set(&f->bytes, "/k", mst_bytes_str("v"));
+    send_all(f, fd);
+    size_t room = mst__kv_room(kv);
+    assert_true(mst__kv_charge(kv, room));
+    put_set(&f->bytes, "/k", mst_bytes_str("w"));
+    const struct mst__command check = {.op = MST_OP_CHECK};
+    put_command(&f->bytes, &check);
+    mst__buf_truncate(&f->bytes, mst__buf_size(&f->bytes) - 1);
+    send_all(f, fd);
+    assert_true(recv(fd, &byte, 1, 0) <= 0);
+    assert_int_equal(f->server->conns_count, 0);
+    assert_int_equal(closed_for(f, MST_WHY_MEMORY), 1);
+    (void)close(fd);
+    fd = client_new(f);
+    put_get(&f->bytes, "/k");
+    send_all(f, fd);
+    uint8_t reply[9];
+    peer_receive(f->server, fd, reply, sizeof reply);
+    assert_int_equal(reply[8], 'w');
+    mst__kv_discharge(kv, room);
+    (void)close(fd);
+}
+
 /* What the peer is still sending does not cost it the words, and not for ever. */
 static void words_outlive_unread_input(void **state)
 {
@@ -402,6 +432,7 @@ int main(void)
         CASE(large_request_is_no_full_server),
         CASE(full_memory_is_told_to_nodes),
         CASE(limits_are_told),
+        CASE(done_writes_are_not_refused),
         CASE(words_outlive_unread_input),
         CASE(full_of_connections_is_told),
         CASE(extra_connections_are_not_served),
