@@ -1,7 +1,9 @@
 """An OpenSSH server on each machine, with keys and accounts of the tests."""
 
+import contextlib
 import os
 import shlex
+import shutil
 
 import cluster
 import harness
@@ -91,14 +93,23 @@ class Ssh(cluster.Network):
 
     def start_sshd(self, machine):
         path = f"{DIRECTORY}/sshd-{machine.name}"
+        pid_path = f"{path}.pid"
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(pid_path)  # of one that was killed
         with open(path, "w", encoding="ascii") as file:
-            file.write(f"PidFile {path}.pid\n{SERVER}")
-        machine.run("/usr/sbin/sshd", "-f", path, "-E", f"{path}.log")
-        # Its number on the machine; written when it listens.
-        harness.wait_until(lambda: os.path.exists(f"{path}.pid") and os.path.getsize(f"{path}.pid"),
-                           "sshd")
-        with open(f"{path}.pid", encoding="ascii") as file:
-            machine.sshd = machine.pid_here(int(file.read()))
+            file.write(f"PidFile {pid_path}\n{SERVER}")
+        machine.run(shutil.which("sshd"), "-f", path, "-E", f"{path}.log")
+
+        def read_pid():
+            """Its number on the machine; written when it listens."""
+            try:
+                with open(pid_path, encoding="ascii") as file:
+                    text = file.read()
+            except FileNotFoundError:
+                return None
+            return int(text) if text.endswith("\n") else None
+
+        machine.sshd = machine.pid_here(harness.wait_until(read_pid, "sshd"))
 
     def check_nothing_left(self):
         """On each machine there is nothing but its sshd, or soon there is not."""

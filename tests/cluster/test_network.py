@@ -4,7 +4,6 @@ run nodes, the fourth a server or an etcd."""
 
 import functools
 import itertools
-import os
 import socket
 import time
 import unittest

@@ -2,7 +2,6 @@
 """`muster run` under a real Slurm: four machines."""
 
 import time
-import unittest
 
 import cluster
 import harness
