@@ -12,7 +12,7 @@
 #include "unit/unit.h"
 
 #define PATIENCE_MS 10000
-#define GREETING_SIZE 32
+#define GREETING_SIZE 63
 
 /* A server for one connection, in a thread: it answers the greeting and keeps what it reads. */
 struct unit_server {
@@ -41,7 +41,8 @@ static void *server_run(void *arg)
     if (conn >= 0) {
         (void)setsockopt(conn, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience); /* else late */
         server_read(server, conn, GREETING_SIZE);
-        (void)send(conn, &server->answer, 1, MSG_NOSIGNAL); /* the client notices */
+        const uint8_t answers[] = {1, server->answer}; /* it tells no refusals */
+        (void)send(conn, answers, sizeof answers, MSG_NOSIGNAL); /* the client notices */
         server_read(server, conn, sizeof server->bytes);
         (void)close(conn);
     }
@@ -73,9 +74,10 @@ static void server_stop(struct unit_server *server)
     assert_int_equal(close(server->listener), 0);
 }
 
-/* VALIDATE, and CHECK of the one key `muster.job`. */
+/* VALIDATE, and CHECKs of the keys `muster.refusal` and `muster.job`. */
 static const uint8_t greeting[GREETING_SIZE] =
     "\x00\xce\xf7\x85\x3c"
+    "\x05\x01\x00\x00\x00\x00\x00\x00\x00\x0e\x00\x00\x00\x00\x00\x00\x00muster.refusal"
     "\x05\x01\x00\x00\x00\x00\x00\x00\x00\x0a\x00\x00\x00\x00\x00\x00\x00muster.job";
 
 static void opens(void **state)
