@@ -6,8 +6,8 @@
 #include "store/store.h"
 #include "unit/store_unit.h"
 
-/* A store that executes everything, and loses the next answer to an ADD, or the ADD itself, if it is
- * told to. */
+/* A store that executes everything. If it is told to, it loses the next answer to an ADD, or the
+ * ADD itself. */
 struct lossy {
     struct mst__storage storage; /* first: the storage is cast to this struct */
     struct mst__storage *inner;

@@ -41,7 +41,7 @@ static void *server_run(void *arg)
     if (conn >= 0) {
         (void)setsockopt(conn, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience); /* else late */
         server_read(server, conn, GREETING_SIZE);
-        const uint8_t answers[] = {1, server->answer}; /* it tells no refusals */
+        const uint8_t answers[] = {1, server->answer};           /* it tells no refusals */
         (void)send(conn, answers, sizeof answers, MSG_NOSIGNAL); /* the client notices */
         server_read(server, conn, sizeof server->bytes);
         (void)close(conn);
