@@ -229,6 +229,9 @@ static void largest_page_fits(void **state)
     static struct mst__job_metrics jobs[MST_METRICS_JOBS_MAX];
     memset(&metrics.connections, 0xff, sizeof metrics - offsetof(struct mst__metrics, connections));
     memset(jobs, 0xff, sizeof jobs);
+    for (size_t i = 0; i < MST_FULL_COUNT; i++) {
+        metrics.is_full[i] = true; /* 0xff is not a bool */
+    }
     metrics.jobs.jobs_unlisted = 0;
     metrics.jobs.jobs = jobs;
     metrics.jobs.jobs_count = MST_METRICS_JOBS_MAX;
