@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "agent/control_self.h"
@@ -19,10 +20,12 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/fork.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/number.h"
 #include "base/thread.h"
+#include "base/until.h"
 
 #define RETRY_MS 1000
 
@@ -221,7 +224,8 @@ static bool open_store(struct mst__control *control)
     if (control->params == NULL) {
         return true;
     }
-    if (mst__control_store_open(control->params, MST_CONTROL_CALL_MS, &store, &err) != 0) {
+    const struct mst__until until = mst__until_by(control->end_fd, MST_CONTROL_CALL_MS);
+    if (mst__control_store_open(control->params, until, &store, &err) != 0) {
         return false;
     }
     pthread_mutex_lock(&control->mutex);
@@ -308,13 +312,19 @@ int mst__control_new(uv_loop_t *loop,
     control->call_ms = MST_CONTROL_CALL_MS;
     control->arg = arg;
     (void)snprintf(control->node, sizeof control->node, "%s", node);
-    int rv = 0;
+    control->end_fd = mst__fork_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    int rv = control->end_fd >= 0 ? 0 : mst__fail(reterr, MST_ESYS, errno, "eventfd");
+    if (rv != 0) {
+        mst__free(control);
+        return rv;
+    }
     if (mst__control_store_kind(mst_params_backend(params)) == MST_CONTROL_SERVER) {
         rv = mst__control_store_beside(store, mst_params_run_id(params), &control->store, reterr);
     } else {
         control->params = params;
     }
     if (rv != 0) {
+        (void)mst__fork_close(control->end_fd); /* as above */
         mst__free(control);
         return rv;
     }
@@ -368,6 +378,7 @@ static void on_closed(uv_handle_t *handle)
     (void)pthread_mutex_destroy(&control->mutex);
     (void)pthread_cond_destroy(&control->cond);
     mst_store_close(control->store);
+    (void)mst__fork_close(control->end_fd); /* an eventfd: nothing can be lost */
     mst__free(control->text.data);
     mst__free(control);
 }
@@ -382,6 +393,8 @@ void mst__control_free(struct mst__control *control)
     if (control->store != NULL) {
         mst_store_interrupt(control->store);
     }
+    uint64_t one = 1;
+    (void)!write(control->end_fd, &one, sizeof one); /* the counter is far from its limit */
     pthread_cond_signal(&control->cond);
     pthread_mutex_unlock(&control->mutex);
     if (control->has_thread) {

@@ -32,6 +32,7 @@ struct mst__control {
     void *arg;
     uv_async_t async;
     pthread_t thread;
+    int end_fd; /* readable = the thread must end; wakes it while it opens the store */
 
     pthread_mutex_t mutex;
     struct mst_store *store; /* NULL = not open; only the thread changes it */

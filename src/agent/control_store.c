@@ -54,7 +54,7 @@ int mst__control_store_beside(struct mst_store *store,
 }
 
 static int open_server(const struct mst_params *params,
-                       int64_t timeout_ms,
+                       struct mst__until until,
                        struct mst_store **ret_store,
                        struct mst_err *reterr)
 {
@@ -69,7 +69,7 @@ static int open_server(const struct mst_params *params,
     if (rv == 0 && url == NULL) {
         rv = mst__fail(reterr, MST_ENOMEM, 0, "store of a job's commands");
     }
-    rv = rv == 0 ? mst_store_open(url, NULL, timeout_ms, &all, reterr) : rv;
+    rv = rv == 0 ? mst__store_open(url, NULL, until, &all, reterr) : rv;
     mst__free(url);
     return rv == 0 ? open_prefix(all, mst_params_run_id(params), ret_store, reterr) : rv;
 }
@@ -106,7 +106,7 @@ static int read_etcd(const struct mst_params *params,
 
 /* The keys have a lease that all agents keep alive, so they end with the last agent. */
 static int open_etcd(const struct mst_params *params,
-                     int64_t timeout_ms,
+                     struct mst__until until,
                      struct mst_store **ret_store,
                      struct mst_err *reterr)
 {
@@ -121,8 +121,7 @@ static int open_etcd(const struct mst_params *params,
     int rv = read_etcd(params, &copy, &settings, reterr);
     if (rv == 0) {
         const struct mst__http_options http = mst__etcd_http(&settings.etcd, &log);
-        rv = mst__etcd3_open(&http, root, MST_CONTROL_LEASE_S, &options, mst__until_in(timeout_ms),
-                             &storage, reterr);
+        rv = mst__etcd3_open(&http, root, MST_CONTROL_LEASE_S, &options, until, &storage, reterr);
     }
     mst__etcd_v3_settings_close(&settings);
     mst_params_free(copy);
@@ -132,11 +131,11 @@ static int open_etcd(const struct mst_params *params,
 #else
 
 static int open_etcd(const struct mst_params *params,
-                     int64_t timeout_ms,
+                     struct mst__until until,
                      struct mst_store **ret_store,
                      struct mst_err *reterr)
 {
-    (void)timeout_ms;
+    (void)until;
     (void)ret_store;
     return mst__fail(reterr, MST_ENOTSUP, 0,
                      "backend '%.60s': this muster was built without etcd; build it with libcurl "
@@ -147,15 +146,15 @@ static int open_etcd(const struct mst_params *params,
 #endif /* MST_WITH_ETCD */
 
 int mst__control_store_open(const struct mst_params *params,
-                            int64_t timeout_ms,
+                            struct mst__until until,
                             struct mst_store **ret_store,
                             struct mst_err *reterr)
 {
     switch (mst__control_store_kind(mst_params_backend(params))) {
         case MST_CONTROL_SERVER:
-            return open_server(params, timeout_ms, ret_store, reterr);
+            return open_server(params, until, ret_store, reterr);
         case MST_CONTROL_ETCD:
-            return open_etcd(params, timeout_ms, ret_store, reterr);
+            return open_etcd(params, until, ret_store, reterr);
         case MST_CONTROL_NOWHERE:
             break;
     }

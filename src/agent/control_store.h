@@ -5,6 +5,8 @@
 #include <muster/rendezvous.h>
 #include <muster/store.h>
 
+#include "base/until.h"
+
 /* Where the keys of a job are. */
 enum mst__control_kind_of_store {
     MST_CONTROL_NOWHERE, /* agents take no commands */
@@ -23,7 +25,7 @@ int mst__control_store_beside(struct mst_store *store,
 /* Open the store of the job that @params describe. Returns 0, MST_ENOTSUP if its agents take no
  * commands, MST_EINVAL, or an error of the store. */
 int mst__control_store_open(const struct mst_params *params,
-                            int64_t timeout_ms,
+                            struct mst__until until,
                             struct mst_store **ret_store,
                             struct mst_err *reterr);
 

@@ -30,7 +30,8 @@ static int open_store(struct mst__cli_job *job, struct mst_err *reterr)
                          backend, job->instead);
     }
     struct mst_err err;
-    int rv = mst__control_store_open(job->params, job->timeout_ms, &job->store, &err);
+    int rv =
+        mst__control_store_open(job->params, mst__until_in(job->timeout_ms), &job->store, &err);
     if (rv == MST_ENOTSUP) {
         return mst__fail(reterr, MST_EINVAL, 0, "%s; %s", err.msg, job->instead);
     }

@@ -109,7 +109,15 @@ int mst_store_open(const char *url,
 {
     MST_REQUIRE(url, reterr);
     MST_REQUIRE(ret_store, reterr);
-    struct mst__until until = mst__until_in(timeout_ms);
+    return mst__store_open(url, options, mst__until_in(timeout_ms), ret_store, reterr);
+}
+
+int mst__store_open(const char *url,
+                    const struct mst_store_options *options,
+                    struct mst__until until,
+                    struct mst_store **ret_store,
+                    struct mst_err *reterr)
+{
     struct mst_store_options own_options;
     int rv = options_take(options, &own_options, reterr);
     if (rv != 0) {

@@ -228,6 +228,13 @@ int mst__store_new(struct mst__storage *storage,
                    struct mst_store **ret_store,
                    struct mst_err *reterr);
 
+/* mst_store_open with another limit of the wait. */
+int mst__store_open(const char *url,
+                    const struct mst_store_options *options,
+                    struct mst__until until,
+                    struct mst_store **ret_store,
+                    struct mst_err *reterr);
+
 /* Make the first handle of a new @storage: it sees all user keys. On failure the storage is freed.
  * 0, MST_ENOMEM. */
 int mst__store_first(struct mst__storage *storage,
