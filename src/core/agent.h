@@ -170,8 +170,8 @@ struct mst__agent_effect {
     enum mst__agent_effect_kind kind;
     uint32_t worker;
     uint32_t signal;
-    const struct mst__cause *cause;
     bool is_again; /* FINISH, RESTART: it is repeated */
+    const struct mst__cause *cause;
     int64_t until_us;
 };
 #define MST_AGENT_EFFECTS_MAX 6
