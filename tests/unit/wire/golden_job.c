@@ -579,36 +579,38 @@ static struct mst__job_message message_at(size_t index)
 
 static void piece_write(size_t index, struct mst__buf *bytes)
 {
+    const char *name = piece_name(index);
     int rv = 0;
     if (index < MESSAGES_COUNT) {
         const struct mst__job_message message = message_at(index);
         rv = mst__job_write(bytes, &message);
-    } else if (strcmp(names[index], "item_member") == 0) {
+    } else if (strcmp(name, "item_member") == 0) {
         rv = mst__job_member_write(bytes, &member);
-    } else if (strcmp(names[index], "item_detail") == 0) {
+    } else if (strcmp(name, "item_detail") == 0) {
         const struct mst__job_detail made = detail();
         rv = mst__job_detail_write(bytes, &made);
-    } else if (strcmp(names[index], "item_entry") == 0) {
+    } else if (strcmp(name, "item_entry") == 0) {
         rv = mst__job_entry_write(bytes, &entry);
     } else {
         rv = mst__buf_append(bytes, mst_bytes_of(numbers, sizeof numbers));
     }
     if (rv != 0) {
-        (void)fprintf(stderr, "%s: cannot be written: %d\n", names[index], rv);
+        (void)fprintf(stderr, "%s: cannot be written: %d\n", name, rv);
     }
 }
 
 static void piece_tell(size_t index, struct mst__buf *to)
 {
+    const char *name = piece_name(index);
     if (index < MESSAGES_COUNT) {
         const struct mst__job_message message = message_at(index);
         tell_message(to, &message, labels);
-    } else if (strcmp(names[index], "item_member") == 0) {
+    } else if (strcmp(name, "item_member") == 0) {
         tell_member(to, &member);
-    } else if (strcmp(names[index], "item_detail") == 0) {
+    } else if (strcmp(name, "item_detail") == 0) {
         const struct mst__job_detail made = detail();
         tell_detail(to, &made);
-    } else if (strcmp(names[index], "item_entry") == 0) {
+    } else if (strcmp(name, "item_entry") == 0) {
         tell_entry(to, &entry);
     } else {
         tell_numbers(to, mst_bytes_of(numbers, sizeof numbers));
