@@ -242,7 +242,9 @@ static void check_paused(struct mst__sim_world *world, int64_t pid, const struct
     if (!is_near || by->paused_us < life->stamped_us) {
         return;
     }
-    int64_t pause_us = by->frozen_us - by->paused_us;
+    /* What it sent before it was stopped may arrive meanwhile. */
+    int64_t until_us = by->frozen_us < world->now_us ? by->frozen_us : world->now_us;
+    int64_t pause_us = until_us - by->paused_us;
     int64_t beat_us = settings->keep_alive_interval_us + CHECK_BEAT_LATE_US;
     int64_t counts_us = pause_us < beat_us ? pause_us : beat_us;
     int64_t watched_us = world->now_us - life->stamped_us - pause_us + counts_us;
