@@ -656,8 +656,7 @@ static void release(struct mst__run *run)
     if (run->output != NULL) {
         mst__output_drain(run->output, MST_AGENT_DRAIN_MS);
     }
-    bool lingers = mst__run_lingers(run);
-    if (lingers) {
+    if (run->has_agent) {
         mst__run_hold_signals(run);
     }
     close_handles(run, is_success);
@@ -666,7 +665,7 @@ static void release(struct mst__run *run)
     mst__watchdog_close(&run->watchdog);
     mst__events_close(&run->events);
     mst_store_close(run->round.store);
-    if (lingers) {
+    if (run->has_agent) {
         mst__run_linger(run);
     }
     mst_handler_free(run->handler);

@@ -16,12 +16,6 @@ static void on_signal(int number)
     errno = saved_errno;
 }
 
-bool mst__run_lingers(const struct mst__run *run)
-{
-    /* A node that was told to stop has no time, and the same signal may stop the others. */
-    return run->handler != NULL && run->has_agent && run->agent.end != MST_AGENT_END_SIGNAL;
-}
-
 static sigset_t set_of(const struct mst__signal_list *list)
 {
     sigset_t set;
@@ -37,7 +31,7 @@ void mst__run_hold_signals(const struct mst__run *run)
     sigset_t stops = set_of(&run->settings->stop_signals);
     sigset_t forwards = set_of(&run->settings->forward_signals);
     (void)pthread_sigmask(SIG_BLOCK, &stops, NULL);
-    (void)pthread_sigmask(SIG_BLOCK, &forwards, NULL); /* there is no worker for them any more */
+    (void)pthread_sigmask(SIG_BLOCK, &forwards, NULL);
 }
 
 static void catch_signals(const struct mst__run *run)
@@ -58,7 +52,11 @@ static void catch_signals(const struct mst__run *run)
 void mst__run_linger(const struct mst__run *run)
 {
     struct mst_err ignored; /* an event tells the user, and the run is over in any case */
+    if (run->agent.end == MST_AGENT_END_SIGNAL) {
+        return; /* it has no time, and the same signal may stop the others */
+    }
     lingering = run->handler;
     catch_signals(run);
     (void)mst_handler_linger(run->handler, -1, &ignored);
+    mst__run_hold_signals(run); /* the handler ends now */
 }

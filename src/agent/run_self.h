@@ -176,10 +176,12 @@ void mst__run_publish(struct mst__run *run);
 
 /* --- run_linger.c --- */
 
-/* Whether this node, at its end, stays for others that it serves. Then its signals must be held
- * before the loop ends, because mst__run_linger, after it, takes them. */
-bool mst__run_lingers(const struct mst__run *run);
+/* Hold the signals from before the loop ends: no worker runs any more, and a repeated signal must
+ * not end the process halfway. */
 void mst__run_hold_signals(const struct mst__run *run);
+
+/* If this node serves others, stay for them, unless a signal has stopped it. Meanwhile signals are
+ * taken, and end the stay. */
 void mst__run_linger(const struct mst__run *run);
 
 /* --- run_report.c --- */

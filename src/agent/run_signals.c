@@ -7,16 +7,26 @@
 #include "agent/terminal.h"
 #include "base/err.h"
 
+/* Whether the run is over but for a short call: the others hear that this node leaves, which takes
+ * MST_AGENT_LEAVE_MS at most, or it gets the report of the job's failure. */
+static bool is_ending(const struct mst__run *run)
+{
+    return run->leaves ||
+           (run->is_ended && run->calls != NULL && run->calls->kind == MST_CALL_EXPLAIN);
+}
+
 static void on_signal(uv_signal_t *handle, int number)
 {
     struct mst__run *run = handle->data;
+    bool hastens = run->settings->kills_on_second || (number == SIGINT && mst__terminal_is_ours());
     if (run->has_agent && !run->is_ended) {
-        bool hastens =
-            run->settings->kills_on_second || (number == SIGINT && mst__terminal_is_ours());
         mst__run_say(run, "muster: %s", strsignal(number));
         mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_SIGNAL,
                                                      .signal = (uint32_t)number,
                                                      .hastens = hastens});
+        return;
+    }
+    if (is_ending(run) && !hastens) {
         return;
     }
     /* Before the rendezvous no other node knows of this one; after it no worker runs. */

@@ -336,6 +336,16 @@ class Alone(Case):
 
     IGNORE = 'trap "" INT TERM; echo up; while :; do sleep 0.02; done'
 
+    def test_signals_until_the_end(self):
+        """However many come, the status is that of an orderly end."""
+        agent = self.shell(STAY, "--standalone", rdzv=False)
+        agent.until("at")
+        while agent.process.poll() is None:
+            agent.signal(signal.SIGTERM)
+            agent.signal(signal.SIGUSR1)
+            time.sleep(0.0003) # the agent, too, needs the processor
+        self.assertEqual(agent.wait(), 128 + signal.SIGTERM, agent.stderr())
+
     def test_kill_on_second(self):
         agent = self.shell(self.IGNORE, "--standalone", "--grace", "1h", "--kill-on-second",
                            rdzv=False)
@@ -1131,19 +1141,32 @@ class Silence(OwnServer):
             self.terminate(nodes)
         self.both(test)
 
+    def leave(self, nodes):
+        """Stop the nodes. Each gets another signal while it leaves. Returns the time before."""
+        self.hang(nodes)
+        since = time.monotonic()
+        for node in nodes:
+            node.signal(signal.SIGTERM)
+            harness.wait_until(lambda node=node: any(
+                event["phase"] == "ended" for event in node.events("phase")), "the end")
+            node.signal(signal.SIGTERM)
+        return since
+
     def test_second_signal(self):
-        """While the node leaves, it ends everything at once."""
+        """While the node leaves, it changes nothing, as before."""
         def test(backend):
             nodes = self.nodes(backend, STAY)
-            self.hang(nodes)
-            for node in nodes:
-                node.signal(signal.SIGTERM)
-                harness.wait_until(lambda node=node: any(
-                    event["phase"] == "ended" for event in node.events("phase")), "the end")
-                since = time.monotonic()
-                node.signal(signal.SIGTERM)
-                self.assertEqual(node.wait(), -signal.SIGTERM)
-                self.assertLess(node.end - since, harness.SLOWNESS)
+            since = self.leave(nodes)
+            self.assertEqual(self.ended(nodes, since, self.LEAVE_S), [128 + signal.SIGTERM] * 2)
+        self.both(test)
+
+    def test_second_signal_hastens(self):
+        """With --kill-on-second it ends everything at once."""
+        def test(backend):
+            nodes = self.nodes(backend, STAY, "--kill-on-second")
+            self.leave(nodes)
+            since = time.monotonic()
+            self.assertEqual(self.ended(nodes, since, harness.SLOWNESS), [-signal.SIGTERM] * 2)
         self.both(test)
 
     def test_ends_alone(self):
