@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "agent/output.h"
+#include "agent/run.h"
 #include "agent/spawn.h"
 #include "agent/terminal.h"
 #include "base/assert.h"
@@ -41,6 +42,8 @@
 #define QUIET_TICKS 8
 #define FIRST_SAY_TICKS 5
 #define SAY_TICKS 10
+
+#define HASTEN "hasten"
 
 struct relay;
 
@@ -144,7 +147,8 @@ static void signal_child(struct child *child, const char *word, int number)
         return;
     }
     if (child->is_agent) {
-        (void)kill(child->pid, number); /* the pid is valid until waitpid */
+        bool hastens = strcmp(word, HASTEN) == 0;
+        (void)kill(child->pid, hastens ? MST_HASTEN_SIGNAL : number); /* valid until waitpid */
         return;
     }
     struct sending *sending = sending_new();
@@ -261,7 +265,7 @@ static void hasten_all(struct relay *relay, int number)
         if (child->is_running && (is_third || is_quiet(child))) {
             kill_child(child);
         } else {
-            signal_child(child, "hasten", number);
+            signal_child(child, HASTEN, number);
         }
     }
 }
@@ -429,7 +433,7 @@ static void take_lines(struct relay *relay)
         size_t size = (size_t)(end - text.data);
         struct mst_bytes line = mst_bytes_of(text.data, size);
         int stops = signal_in(line, "signal");
-        int hastens = signal_in(line, "hasten");
+        int hastens = signal_in(line, HASTEN);
         int forwards = signal_in(line, "forward");
         if (stops != 0) {
             take_stop(relay, stops, false);
@@ -493,7 +497,7 @@ static int start_agent(struct child *child, const int fds[2], struct mst_err *re
     const struct mst__host *self = &job->self;
     char rank[40];
     char slots[60];
-    char **argv = mst__calloc(job->arguments_count + 7, sizeof *argv);
+    char **argv = mst__calloc(job->arguments_count + 6, sizeof *argv);
     if (argv == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "agent");
     }
@@ -503,7 +507,6 @@ static int start_agent(struct child *child, const int fds[2], struct mst_err *re
     argv[at++] = (char *)job->muster;
     argv[at++] = (char *)"run";
     argv[at++] = rank;
-    argv[at++] = (char *)"--kill-on-second"; /* this process passes on none that should not */
     bool has_slots = self->slots == 0;
     for (size_t i = 0; i < job->arguments_count; i++) {
         if (!has_slots && strcmp(job->arguments[i], "--") == 0) {

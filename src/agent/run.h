@@ -9,6 +9,7 @@
 #define MST_AGENT_RUN_H
 
 #include <muster/rendezvous.h>
+#include <signal.h>
 
 #include "agent/settings.h"
 #include "core/agent.h"
@@ -16,6 +17,11 @@
 /* Environment variable. If it is `cause`, only the node whose worker failed first reports the
  * failure. */
 #define MST_REPORT_VARIABLE "MUSTER_REPORT"
+
+/* The relay of this host sends it to end the grace of the workers. A repeated stop signal does not
+ * tell that, because others send these to relay and agent: pkill, or the host when it shuts down.
+ * The last of the signals, which is no constant. */
+#define MST_HASTEN_SIGNAL SIGRTMAX
 
 /* Whether the agents of all nodes share a console: MST_REPORT_VARIABLE is `cause`. They would print
  * the same messages, so one prints for all. */

@@ -70,7 +70,7 @@ struct mst__run {
     uv_loop_t loop;
     uv_poll_t news;
     uv_timer_t timer, look;
-    uv_signal_t signals[2 * MST_SIGNALS_MAX];
+    uv_signal_t signals[2 * MST_SIGNALS_MAX + 1];
     size_t signals_count;
 
     struct mst__group group;

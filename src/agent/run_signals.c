@@ -15,10 +15,8 @@ static bool is_ending(const struct mst__run *run)
            (run->is_ended && run->calls != NULL && run->calls->kind == MST_CALL_EXPLAIN);
 }
 
-static void on_signal(uv_signal_t *handle, int number)
+static void take_stop(struct mst__run *run, int number, bool hastens)
 {
-    struct mst__run *run = handle->data;
-    bool hastens = run->settings->kills_on_second || (number == SIGINT && mst__terminal_is_ours());
     if (run->has_agent && !run->is_ended) {
         mst__run_say(run, "muster: %s", strsignal(number));
         mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_SIGNAL,
@@ -35,6 +33,19 @@ static void on_signal(uv_signal_t *handle, int number)
     (void)sigaction(number, &usual, NULL);
     (void)raise(number);
     _exit(128 + number); /* the signal did not end the process */
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+    struct mst__run *run = handle->data;
+    take_stop(run, number,
+              run->settings->kills_on_second || (number == SIGINT && mst__terminal_is_ours()));
+}
+
+static void on_hasten(uv_signal_t *handle, int number)
+{
+    (void)number; /* MST_HASTEN_SIGNAL, which follows another signal */
+    take_stop(handle->data, SIGTERM, true);
 }
 
 static void on_forward(uv_signal_t *handle, int number)
@@ -67,6 +78,8 @@ static int catch_signals(struct mst__run *run,
 
 int mst__run_catch_signals(struct mst__run *run, struct mst_err *reterr)
 {
+    const struct mst__signal_list hasten = {.numbers = {MST_HASTEN_SIGNAL}, .count = 1};
     int rv = catch_signals(run, &run->settings->stop_signals, on_signal, reterr);
-    return rv == 0 ? catch_signals(run, &run->settings->forward_signals, on_forward, reterr) : rv;
+    rv = rv == 0 ? catch_signals(run, &run->settings->forward_signals, on_forward, reterr) : rv;
+    return rv == 0 ? catch_signals(run, &hasten, on_hasten, reterr) : rv;
 }

@@ -82,6 +82,11 @@ def is_running(pid):
         return False
 
 
+def parent_of(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        return int(file.read().rsplit(")", 1)[1].split()[1])
+
+
 def kill(pid):
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
@@ -325,12 +330,26 @@ class Hosts(unittest.TestCase):
         _, err = process.communicate(timeout=harness.DEADLINE_S)
         self.assertEqual(process.returncode, 128 + signal.SIGINT, err)
 
+    def test_signals_to_all_of_a_host(self):
+        """Relay and agent both get the signal, as from pkill or when the host shuts down. The
+        workers keep their grace."""
+        go = os.path.join(self.directory, "go")
+        process = self.start(["--hosts", "a"], f"trap 'until [ -e {go} ]; do sleep 0.02; done; "
+                             "echo saved; exit' TERM; echo $PPID; while :; do sleep 0.02; done",
+                             "--grace", "1h")
+        agent = parent_of(int(process.stdout.readline()))
+        for pid in (agent, parent_of(agent)):
+            os.kill(pid, signal.SIGTERM)
+            self.assertEqual(process.stderr.readline(), "muster: Terminated\n")
+        os.mkdir(go)
+        out, err = process.communicate(timeout=harness.DEADLINE_S)
+        self.assertEqual((process.returncode, out), (128 + signal.SIGTERM, "saved\n"), err)
+
     def test_agent_that_hangs(self):
         """Its relay kills it, so that no host keeps the launcher."""
         process = self.start(["--hosts", "a"], 'echo $PPID; exec sleep 1000', "--grace", "0")
         keeper = int(process.stdout.readline())
-        with open(f"/proc/{keeper}/stat", encoding="utf-8") as file:
-            agent = int(file.read().rsplit(")", 1)[1].split()[1])
+        agent = parent_of(keeper)
         os.kill(agent, signal.SIGSTOP)
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=2 * harness.DEADLINE_S)
@@ -344,8 +363,7 @@ class Hosts(unittest.TestCase):
                              "--kill-on-second")
         keeper = int(process.stdout.readline())
         self.addCleanup(kill, keeper)
-        with open(f"/proc/{keeper}/stat", encoding="utf-8") as file:
-            agent = int(file.read().rsplit(")", 1)[1].split()[1])
+        agent = parent_of(keeper)
         self.addCleanup(kill, agent)
         os.kill(agent, signal.SIGSTOP)
         for _ in range(3):
