@@ -7,8 +7,10 @@
  * KEY SIZE\n BYTES\n
  *
  * with the keys of MST_RELAY_KEY_MAP; `go` is the last. Lines may follow: `signal N` stops the
- * agents, `hasten N` ends their grace, `forward N` is only passed on. The end of the stream means:
- * stop. A relay that has its job prints the word of the job as a line, and again while it runs. */
+ * agents, `hasten N` ends their grace, `forward N` is only passed on. `input N` is followed by
+ * N bytes of input for the agent of the first host, N = 0 is its end. The end of the stream means:
+ * stop. A relay that has its job prints the word of the job as a line, and again while it runs.
+ * That of the first host prints the word and a + when it has passed on a part of the input. */
 #ifndef MST_AGENT_HOSTS_H
 #define MST_AGENT_HOSTS_H
 

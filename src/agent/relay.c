@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "agent/output.h"
+#include "agent/relay_input.h"
 #include "agent/run.h"
 #include "agent/spawn.h"
 #include "agent/terminal.h"
@@ -82,17 +83,21 @@ struct relay {
     size_t signals_count;
     uv_pipe_t control;
     bool has_control;
-    struct mst__buf lines; /* unparsed input from @control */
+    struct mst__buf lines;         /* unparsed input from @control */
+    struct mst__relay_input input; /* of the launcher, for the first host */
+    bool has_input;
+    bool owes_taken; /* the first host has yet to say that a part was taken */
     uv_timer_t timer;
     int64_t tick_ms;
     uint64_t ticks;
     uint64_t waiting_ticks; /* that hosts were worth a message */
-    uint8_t input[4096];
+    uint8_t room[4096];     /* for what is read from @control */
 };
 
 /* A message on its way to a child. */
 struct sending {
     uv_write_t request;
+    struct relay *taker; /* that of a part of the input; NULL for others */
     struct mst__buf text;
 };
 
@@ -111,12 +116,49 @@ static void say(struct relay *relay, const char *format, ...)
 
 /* --- sending --- */
 
+static struct sending *sending_new(void)
+{
+    struct sending *sending = mst__calloc(1, sizeof *sending);
+    if (sending != NULL) {
+        mst__buf_init(&sending->text, MST_RELAY_JOB_SIZE_MAX);
+    }
+    return sending;
+}
+
+static void sending_free(struct sending *sending)
+{
+    if (sending != NULL) {
+        mst__buf_close(&sending->text);
+        mst__free(sending);
+    }
+}
+
+static void close_input(struct child *child)
+{
+    if (child->has_input) {
+        child->has_input = false;
+        uv_close((uv_handle_t *)&child->input, NULL);
+    }
+}
+
+/* The agent has the part of the input: ask for the next one, when the console has room for that. */
+static void say_taken(struct relay *relay)
+{
+    char line[MST_RELAY_WORD_SIZE + 2];
+    relay->owes_taken = mst__output_is_full(relay->output);
+    if (!relay->owes_taken) {
+        (void)snprintf(line, sizeof line, "%s+\n", relay->job->word);
+        mst__output_print(relay->output, mst_bytes_str(line));
+    }
+}
+
 static void on_sent(uv_write_t *request, int status)
 {
-    (void)status; /* a child that does not read has ended; its exit is handled */
     struct sending *sending = request->data;
-    mst__buf_close(&sending->text);
-    mst__free(sending);
+    if (status == 0 && sending->taker != NULL) {
+        say_taken(sending->taker);
+    } /* a child that does not read has ended; its exit is handled */
+    sending_free(sending);
 }
 
 /* Send @sending, which is taken. */
@@ -129,15 +171,6 @@ static void send_to(struct child *child, struct sending *sending)
         uv_write(&sending->request, (uv_stream_t *)&child->input, &buf, 1, on_sent) != 0) {
         on_sent(&sending->request, UV_ECANCELED);
     }
-}
-
-static struct sending *sending_new(void)
-{
-    struct sending *sending = mst__calloc(1, sizeof *sending);
-    if (sending != NULL) {
-        mst__buf_init(&sending->text, MST_RELAY_JOB_SIZE_MAX);
-    }
-    return sending;
 }
 
 static void signal_child(struct child *child, const char *word, int number)
@@ -154,7 +187,7 @@ static void signal_child(struct child *child, const char *word, int number)
     struct sending *sending = sending_new();
     (void)snprintf(line, sizeof line, "%s %d\n", word, number);
     if (sending == NULL || mst__buf_append(&sending->text, mst_bytes_str(line)) != 0) {
-        mst__free(sending);
+        sending_free(sending);
         return; /* no memory: the host is given up in the end */
     }
     send_to(child, sending);
@@ -164,6 +197,36 @@ static void signal_all(struct relay *relay, const char *word, int number)
 {
     for (size_t i = 0; i < relay->count; i++) {
         signal_child(&relay->children[i], word, number);
+    }
+}
+
+/* A mst__relay_input_fn of the launcher. The first host is the first child's. */
+static void send_input(void *arg, struct mst_bytes part)
+{
+    struct relay *relay = arg;
+    struct sending *sending = sending_new();
+    char line[LINE_SIZE_MAX];
+    (void)snprintf(line, sizeof line, "input %zu\n", part.size);
+    if (sending == NULL || mst__buf_append(&sending->text, mst_bytes_str(line)) != 0 ||
+        mst__buf_append(&sending->text, part) != 0) {
+        sending_free(sending); /* no memory: there is no more input */
+    } else {
+        send_to(&relay->children[0], sending);
+    }
+}
+
+/* Pass a part of the input on to the agent. */
+static void pass_input(struct relay *relay, struct mst_bytes part)
+{
+    struct child *agent = &relay->children[0];
+    struct sending *sending = part.size == 0 ? NULL : sending_new();
+    if (part.size == 0) {
+        close_input(agent);
+    } else if (sending != NULL && mst__buf_append(&sending->text, part) == 0) {
+        sending->taker = relay;
+        send_to(agent, sending);
+    } else {
+        sending_free(sending);
     }
 }
 
@@ -192,14 +255,6 @@ static void kill_child(struct child *child)
 {
     child->is_killed = true;
     (void)kill(child->is_agent ? child->pid : -child->pid, SIGKILL); /* it leads its session */
-}
-
-static void close_input(struct child *child)
-{
-    if (child->has_input) {
-        child->has_input = false;
-        uv_close((uv_handle_t *)&child->input, NULL);
-    }
 }
 
 static void child_ended(struct child *child, int status, int number)
@@ -332,6 +387,12 @@ static void on_tick(uv_timer_t *timer)
     if (relay->ticks % WORD_TICKS == 0) {
         say_word(relay);
     }
+    if (relay->owes_taken) {
+        say_taken(relay);
+    }
+    if (relay->has_input) {
+        mst__relay_input_look(&relay->input);
+    }
     for (size_t i = 0; i < relay->count; i++) {
         struct child *child = &relay->children[i];
         if (child->is_running) {
@@ -340,6 +401,14 @@ static void on_tick(uv_timer_t *timer)
         }
     }
     say_waiting(relay);
+}
+
+/* Whether a host asks for more of the input. */
+static bool is_taken(const struct relay *relay, struct mst_bytes line)
+{
+    size_t size = MST_RELAY_WORD_SIZE - 1;
+    return line.size == size + 1 && memcmp(line.data, relay->job->word, size) == 0 &&
+           line.data[size] == '+';
 }
 
 static bool is_word(const struct relay *relay, struct mst_bytes line)
@@ -360,10 +429,17 @@ static bool take_line(void *arg, size_t index, bool is_stderr, struct mst_bytes 
     }
     if (is_word(relay, line)) {
         size_t before = line.size - (MST_RELAY_WORD_SIZE - 1);
+        if (relay->has_input && index == 0 && !child->has_answered) {
+            mst__relay_input_want(&relay->input);
+        }
         child->has_answered = true;
         if (before > 0) {
             say(relay, "%.*s", (int)before, (const char *)line.data);
         }
+        return true;
+    }
+    if (relay->has_input && is_taken(relay, line)) {
+        mst__relay_input_want(&relay->input);
         return true;
     }
     if (!child->has_answered) {
@@ -408,20 +484,34 @@ static void on_forward(uv_signal_t *handle, int number)
     signal_all(handle->data, "forward", number);
 }
 
-/* If the line @text is @word and the number of a signal, returns that, else 0. */
-static int signal_in(struct mst_bytes text, const char *word)
+/* Whether the line @text is @word and a number from @min to @max. */
+static bool number_in(struct mst_bytes text,
+                      const char *word,
+                      int64_t min,
+                      int64_t max,
+                      int64_t *ret_number)
 {
     size_t size = strlen(word);
-    int64_t number = 0;
-    bool is_it = text.size > size + 1 && memcmp(text.data, word, size) == 0 &&
-                 text.data[size] == ' ' &&
-                 mst__number_parse(mst_bytes_of(text.data + size + 1, text.size - size - 1), 1,
-                                   NSIG - 1, &number);
-    return is_it ? (int)number : 0;
+    return text.size > size + 1 && memcmp(text.data, word, size) == 0 && text.data[size] == ' ' &&
+           mst__number_parse(mst_bytes_of(text.data + size + 1, text.size - size - 1), min, max,
+                             ret_number);
 }
 
-/* Execute whole lines: `signal N`, `hasten N`, `forward N`. Other lines come from a later version
- * and are skipped. */
+/* Execute the line, if it is `signal N`, `hasten N` or `forward N`. Other lines come from a later
+ * version and are skipped. */
+static void take_signal(struct relay *relay, struct mst_bytes line)
+{
+    int64_t number = 0;
+    if (number_in(line, "signal", 1, NSIG - 1, &number)) {
+        take_stop(relay, (int)number, false);
+    } else if (number_in(line, HASTEN, 1, NSIG - 1, &number)) {
+        take_stop(relay, (int)number, true);
+    } else if (number_in(line, "forward", 1, NSIG - 1, &number)) {
+        signal_all(relay, "forward", (int)number);
+    }
+}
+
+/* Execute whole lines, and pass on whole parts of the input. */
 static void take_lines(struct relay *relay)
 {
     for (;;) {
@@ -430,19 +520,20 @@ static void take_lines(struct relay *relay)
         if (end == NULL) {
             return;
         }
-        size_t size = (size_t)(end - text.data);
-        struct mst_bytes line = mst_bytes_of(text.data, size);
-        int stops = signal_in(line, "signal");
-        int hastens = signal_in(line, HASTEN);
-        int forwards = signal_in(line, "forward");
-        if (stops != 0) {
-            take_stop(relay, stops, false);
-        } else if (hastens != 0) {
-            take_stop(relay, hastens, true);
-        } else if (forwards != 0) {
-            signal_all(relay, "forward", forwards);
+        struct mst_bytes line = mst_bytes_of(text.data, (size_t)(end - text.data));
+        struct mst_bytes part = mst__bytes_skip(text, line.size + 1);
+        int64_t size = 0;
+        bool is_input = number_in(line, "input", 0, MST_RELAY_INPUT_MAX, &size);
+        if (part.size < (size_t)size) {
+            return;
         }
-        mst__buf_consume(&relay->lines, size + 1);
+        part.size = (size_t)size;
+        if (is_input) {
+            pass_input(relay, part);
+        } else {
+            take_signal(relay, line);
+        }
+        mst__buf_consume(&relay->lines, line.size + 1 + part.size);
     }
 }
 
@@ -450,7 +541,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_buf)
 {
     (void)suggested;
     struct relay *relay = handle->data;
-    *ret_buf = uv_buf_init((char *)relay->input, sizeof relay->input);
+    *ret_buf = uv_buf_init((char *)relay->room, sizeof relay->room);
 }
 
 static void on_control(uv_stream_t *stream, ssize_t size, const uv_buf_t *buf)
@@ -491,6 +582,26 @@ static int make_output(struct relay *relay, struct mst_err *reterr)
     return mst__output_new(&relay->loop, &options, &relay->output, reterr);
 }
 
+/* Make a pipe to the standard input of @child. @ret_fd becomes its descriptor 0. */
+static int open_input(struct child *child, int *ret_fd, struct mst_err *reterr)
+{
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0) {
+        return mst__fail(reterr, MST_ESYS, errno, "pipe to host %.60s", child->name);
+    }
+    int rv = uv_pipe_init(&child->relay->loop, &child->input, 0);
+    MST_ASSERT(rv == 0);
+    child->has_input = true;
+    rv = uv_pipe_open(&child->input, fds[1]);
+    if (rv != 0) {
+        (void)close(fds[0]);
+        (void)close(fds[1]);
+        return mst__fail(reterr, MST_ESYS, -rv, "pipe to host %.60s", child->name);
+    }
+    *ret_fd = fds[0];
+    return 0;
+}
+
 static int start_agent(struct child *child, const int fds[2], struct mst_err *reterr)
 {
     const struct mst__relay_job *job = child->relay->job;
@@ -515,12 +626,16 @@ static int start_agent(struct child *child, const int fds[2], struct mst_err *re
         }
         argv[at++] = job->arguments[i];
     }
-    const struct mst__spawn_worker spawn = {.argv = argv,
-                                            .environment = environ,
-                                            .input_fd = -1,
-                                            .output_fd = fds[0],
-                                            .error_fd = fds[1]};
-    int rv = mst__spawn_worker(&spawn, &child->pid, reterr);
+    struct mst__spawn_worker spawn = {.argv = argv,
+                                      .environment = environ,
+                                      .input_fd = -1,
+                                      .output_fd = fds[0],
+                                      .error_fd = fds[1]};
+    int rv = self->index == 0 ? open_input(child, &spawn.input_fd, reterr) : 0;
+    rv = rv == 0 ? mst__spawn_worker(&spawn, &child->pid, reterr) : rv;
+    if (spawn.input_fd >= 0) {
+        (void)close(spawn.input_fd); /* the child has a copy */
+    }
     mst__free(argv);
     return rv;
 }
@@ -530,26 +645,6 @@ static bool is_ssh(const char *program)
 {
     const char *slash = strrchr(program, '/');
     return strcmp(slash == NULL ? program : slash + 1, "ssh") == 0;
-}
-
-/* Make a pipe to the standard input of @child. @ret_fd becomes its descriptor 0. */
-static int open_input(struct child *child, int *ret_fd, struct mst_err *reterr)
-{
-    int fds[2];
-    if (pipe2(fds, O_CLOEXEC) != 0) {
-        return mst__fail(reterr, MST_ESYS, errno, "pipe to host %.60s", child->name);
-    }
-    int rv = uv_pipe_init(&child->relay->loop, &child->input, 0);
-    MST_ASSERT(rv == 0);
-    child->has_input = true;
-    rv = uv_pipe_open(&child->input, fds[1]);
-    if (rv != 0) {
-        (void)close(fds[0]);
-        (void)close(fds[1]);
-        return mst__fail(reterr, MST_ESYS, -rv, "pipe to host %.60s", child->name);
-    }
-    *ret_fd = fds[0];
-    return 0;
 }
 
 /* Start a relay: the words of the ssh command, the host, and one text for the shell there. It has a
@@ -600,10 +695,7 @@ static int send_job(struct child *child, size_t position, struct mst_err *reterr
     int rv = sending == NULL ? MST_ENOMEM
                              : mst__relay_job_write(child->relay->job, position, &sending->text);
     if (rv != 0) {
-        if (sending != NULL) {
-            mst__buf_close(&sending->text);
-        }
-        mst__free(sending);
+        sending_free(sending);
         return mst__fail(reterr, rv, 0, "job of host %.60s", child->name);
     }
     send_to(child, sending);
@@ -705,6 +797,9 @@ static void close_all(struct relay *relay)
     for (size_t i = 0; i < relay->count; i++) {
         close_input(&relay->children[i]);
     }
+    if (relay->has_input) {
+        mst__relay_input_close(&relay->input);
+    }
     if (relay->has_control) {
         uv_close((uv_handle_t *)&relay->control, NULL);
     }
@@ -757,6 +852,9 @@ int mst__relay_run(const struct mst__relay_job *job,
     }
     if (control_fd >= 0) {
         listen_above(&relay, control_fd, pending);
+    } else {
+        mst__relay_input_open(&relay.input, &relay.loop, STDIN_FILENO, send_input, &relay);
+        relay.has_input = true;
     }
     if (relay.running_count > 0) {
         (void)uv_run(&relay.loop, UV_RUN_DEFAULT);

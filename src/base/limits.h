@@ -309,12 +309,13 @@ static_assert(MST_MESSAGE_SIZE_MAX > 2 * MST_VALUE_SIZE_DEFAULT + MST_KEY_SIZE_D
 /* How long a relay waits for more of its job. The least --host-timeout. What a relay gets to end
  * beyond the grace of the workers, for each level of the tree below it; a host that never answered
  * has no workers, and gets this alone. How long a killed process is waited for: the kernel may hold
- * it. Names of hosts in one message. */
+ * it. Names of hosts in one message. A part of the launcher's input. */
 #define MST_RELAY_JOB_WAIT_MS 60000
 #define MST_RELAY_HOST_MS_MIN 100
 #define MST_RELAY_END_MS 5000
 #define MST_RELAY_KILL_MS 2000
 #define MST_RELAY_NAMES_SIZE 256
+#define MST_RELAY_INPUT_MAX MST_KIB(16)
 
 /* Processes that workers leave behind are killed when the last worker ends: the time for that,
  * longer than the kernel needs for any process that can be killed, and how often to check. How long

@@ -280,7 +280,7 @@ static int run_srun(const struct mst__run_settings *settings,
 {
     char nodes[40];
     char tasks[40];
-    const char **argv = mst__arena_take(words->arena, (words->count + 12) * sizeof *argv);
+    const char **argv = mst__arena_take(words->arena, (words->count + 13) * sizeof *argv);
     size_t at = 0;
     if (argv == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "srun");
@@ -293,6 +293,7 @@ static int run_srun(const struct mst__run_settings *settings,
     argv[at++] = "--ntasks-per-node=1";
     argv[at++] = "--cpu-bind=none"; /* an agent's workers may use all CPUs of the step */
     argv[at++] = "--kill-on-bad-exit=0";
+    argv[at++] = "--input=0"; /* the others do not read it, and would hold it up */
     if (settings->hosts != NULL) {
         argv[at++] = "--nodelist";
         argv[at++] = settings->hosts;
@@ -322,6 +323,9 @@ int mst__cli_run_hosts(const struct mst__run_settings *settings)
                                  .word = word};
     struct mst_err err = {0};
     char cwd[PATH_MAX];
+    if (fcntl(STDIN_FILENO, F_GETFD) < 0) {
+        (void)open("/dev/null", O_RDONLY | O_CLOEXEC); /* takes the number that is free */
+    }
     (void)snprintf(word, sizeof word, "%016" PRIx64 "%016" PRIx64, mst__clock_random_u64(),
                    mst__clock_random_u64());
     const char *remote = settings->values[MST_SETTING_REMOTE_MUSTER].text;

@@ -75,6 +75,15 @@ class Steps(SlurmCase):
         job.wait_state("COMPLETED")
         self.assertEqual(sorted(job.lines("worker")), places(4))
 
+    def test_launch_srun_input(self):
+        """The worker of rank 0 reads what the batch script gives to muster, and nobody holds it
+        up."""
+        line = self.line("--launch", "srun", script="echo worker $RANK read $(wc -c)")
+        job = self.sbatch(f"head -c 20000000 /dev/zero | {line}", "-N2")
+        job.wait_state("COMPLETED")
+        self.assertEqual(sorted(job.lines("worker")),
+                         ["worker 0 read 20000000", "worker 1 read 0"])
+
     def test_launch_srun_status(self):
         """The status of the worker is that of the batch script."""
         job = self.sbatch(self.line("--launch", "srun", script=(

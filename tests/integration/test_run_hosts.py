@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import pty
 import shutil
@@ -112,10 +113,10 @@ class Hosts(unittest.TestCase):
         cls.server.__exit__(None, None, None)
         shutil.rmtree(cls.directory, ignore_errors=True)
 
-    def start(self, hosts, script, *options, env=None, **more):
+    def start(self, hosts, script, *options, env=None, wrapper=(), **more):
         self.log = os.path.join(self.directory, self.id())
         process = subprocess.Popen(
-            [harness.MUSTER, "run", *hosts, "--ssh", self.ssh, "--rdzv-endpoint",
+            [*wrapper, harness.MUSTER, "run", *hosts, "--ssh", self.ssh, "--rdzv-endpoint",
              f"127.0.0.1:{self.server.port}", "--rdzv-id", self.id(), "--rdzv-conf", CALM,
              *options, "--", "sh", "-c", script],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -390,6 +391,58 @@ class Hosts(unittest.TestCase):
         self.assertIn("asks: Permission denied (publickey,password).\n"
                       "muster: host asks is lost: status 255\n", err)
 
+    def test_input(self):
+        """The worker of rank 0 reads the launcher's standard input, however long it is; all others
+        read nothing. So it is from a file, and from a pipe."""
+        text = b"".join(b"line %d\n" % i for i in range(50000))
+        script = 'echo "$RANK $(md5sum)"'
+        wanted = [f"{rank} {hashlib.md5(part).hexdigest()}  -"
+                  for rank, part in enumerate([text] + [b""] * 3)]
+        path = os.path.join(self.directory, "input")
+        with open(path, "wb") as file:
+            file.write(text)
+        with open(path, "rb") as file, subprocess.Popen(["cat", path],
+                                                        stdout=subprocess.PIPE) as cat:
+            for name, stdin in (("file", file), ("pipe", cat.stdout)):
+                status, out, err = self.run_hosts(
+                    ["--hosts", "a,b"], script, "--nproc-per-node", "2", "--rdzv-id", name,
+                    stdin=stdin)
+                self.assertEqual((status, sorted(out.splitlines())), (0, wanted), err)
+
+    def test_input_that_nobody_reads(self):
+        """It is left alone, but for what a pipe and the parts on their way hold. Signals pass."""
+        with open("/dev/zero", "rb") as zero, subprocess.Popen(
+                ["head", "-c", "4000000"], stdin=zero, stdout=subprocess.PIPE) as head:
+            process = self.start(["--hosts", "a"], 'trap "echo told; exit" TERM; echo up; '
+                                 "while :; do sleep 0.02; done", stdin=head.stdout)
+            self.assertEqual(process.stdout.readline(), "up\n")
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=harness.DEADLINE_S)
+            self.assertEqual((process.returncode, out), (128 + signal.SIGTERM, "told\n"), err)
+            self.assertGreater(len(head.stdout.read()), 3000000)
+
+    def test_input_of_a_terminal(self):
+        """Lines at a terminal are for the processes in its foreground, and a read by another one
+        stops it. The launcher reads when it is brought there."""
+        go = os.path.join(self.directory, "foreground")
+        terminal, end = pty.openpty()
+        self.addCleanup(os.close, terminal)
+        os.write(terminal, b"typed\n")
+        process = self.start(
+            ["--hosts", "a"], f'echo up; until [ -e {go} ]; do sleep 0.02; done; read line; '
+            'echo "got $line"', stdin=end, start_new_session=True,
+            wrapper=("sh", "-mc", f'"$@" & until [ -e {go} ]; do sleep 0.02; done; '
+                     "jobs; fg >&2", "sh"),
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        os.close(end)
+        self.assertEqual(process.stdout.readline(), "up\n")
+        os.mkdir(go)
+        out, err = process.communicate(timeout=harness.DEADLINE_S)
+        self.assertEqual(process.returncode, 0, err)
+        jobs, _, got = out.partition("\n")
+        self.assertIn("Running", jobs)
+        self.assertEqual(got, "got typed\n", err)
+
     def test_noise(self):
         """What a host prints before muster starts there is not the job's output."""
         status, out, err = self.run_hosts(["--hosts", "noisy"], "echo from the worker")
@@ -419,7 +472,7 @@ class Hosts(unittest.TestCase):
         with open(self.srun_log, encoding="utf-8") as file:
             everywhere, named = file.read().splitlines()
         self.assertRegex(everywhere, "^--nodes=3 --ntasks=3 --ntasks-per-node=1 "
-                                      "--cpu-bind=none --kill-on-bad-exit=0 /")
+                                      "--cpu-bind=none --kill-on-bad-exit=0 --input=0 /")
         self.assertIn("--nodelist n2,n3 ", named)
         for line in (everywhere, named):
             self.assertNotIn("--launch", line)
