@@ -135,8 +135,9 @@ class Lost(SshCase):
         for nodes, status in (("3:4", 0), ("4", CONNECT)):
             with self.subTest(nodes=nodes):
                 stay = f"{SAY}; [ $WORLD_SIZE != 3 ] || exit 0; while :; do sleep 0.05; done"
+                # Time for all four to begin together: three would be the others already.
                 child = self.start("n[1-4]", 4, "--nnodes", nodes, "--host-timeout", "5s",
-                                   script=stay)
+                                   "--rdzv-conf", "last_call_timeout=5", script=stay)
                 self.machines[3].power_off()
                 try:
                     self.assertEqual(child.wait(3 * harness.DEADLINE_S), status, child.stderr())
