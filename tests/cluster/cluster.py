@@ -32,6 +32,7 @@ WIRE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "wire.py")
 RUN = "/run"
 TMP = "/run/tmp"
 HEAD = "10.77.0.254"  # where the test program is
+BRIDGE = "02:00:00:00:00:fe"
 
 PR_SET_PDEATHSIG = 1
 
@@ -192,7 +193,9 @@ class Network:
     """Machines n1, n2, ... on one bridge. The test program is on it, too, as `head`."""
 
     def __init__(self, count):
-        command("ip", "link", "add", "bridge", "type", "bridge")
+        # Without an address of its own it takes the least of its links, and another one when that
+        # machine is turned off: then nobody finds the head for seconds.
+        command("ip", "link", "add", "bridge", "address", BRIDGE, "type", "bridge")
         command("ip", "address", "add", f"{HEAD}/24", "dev", "bridge")
         command("ip", "link", "set", "bridge", "up")
         names = [("127.0.0.1", "localhost"), (HEAD, "head")]
