@@ -5,8 +5,9 @@
  * timer, so that a launcher that was stopped (Ctrl-Z) does not take its own pause for theirs.
  *
  * Stopping has a limit, too: the grace of the workers and a little more, which grows with the tree
- * below, so that the lowest relay that can act does. When a relay dies, the kernel kills its ssh
- * processes and its agent, and the relays below see the end of their input. */
+ * below, so that the lowest relay that can act does. When a relay dies, the keeper of its children
+ * kills the agent and the ssh processes with all that these have started, and the relays below see
+ * the end of their input. */
 #include "agent/relay.h"
 
 #include <errno.h>
@@ -17,13 +18,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/group.h"
 #include "agent/output.h"
 #include "agent/relay_input.h"
 #include "agent/run.h"
-#include "agent/spawn.h"
 #include "agent/terminal.h"
 #include "base/assert.h"
 #include "base/bytes.h"
@@ -34,6 +34,7 @@
 
 #define SSH_WORDS_MAX 64
 #define LINE_SIZE_MAX 64
+#define NUMBER_OPTION_SIZE 60
 #define COMMAND_SIZE (2 * PATH_MAX)
 /* Ticks in the time that a host may be silent; of those, between two words, until a silence is
  * worth a message, until the first message, and between two. */
@@ -56,7 +57,6 @@ struct child {
     size_t below;     /* hosts that it starts */
     bool is_agent;
     bool is_running;
-    pid_t pid;
     bool has_answered;
     int64_t quiet_ms; /* since its last output */
     bool is_killed;
@@ -71,6 +71,8 @@ struct relay {
     struct mst__output *output;
     struct child *children;
     size_t count, running_count;
+    struct mst__group group; /* the processes of the children */
+    struct mst__arena arena; /* for their starts */
     struct mst__relay_result result;
     bool is_stopping;
     int64_t stopping_ms; /* since the beginning, or since it was hastened */
@@ -79,7 +81,7 @@ struct relay {
     int stop_signal; /* the first that a person or the relay above has sent; 0 = none */
     bool kills_on_second;
     bool is_short; /* a needed host is missing: statuses of the others follow from that */
-    uv_signal_t signals[2 * MST_SIGNALS_MAX + 1]; /* the last is SIGCHLD */
+    uv_signal_t signals[2 * MST_SIGNALS_MAX];
     size_t signals_count;
     uv_pipe_t control;
     bool has_control;
@@ -181,7 +183,8 @@ static void signal_child(struct child *child, const char *word, int number)
     }
     if (child->is_agent) {
         bool hastens = strcmp(word, HASTEN) == 0;
-        (void)kill(child->pid, hastens ? MST_HASTEN_SIGNAL : number); /* valid until waitpid */
+        mst__group_signal(&child->relay->group, (uint32_t)child->index,
+                          hastens ? MST_HASTEN_SIGNAL : number);
         return;
     }
     struct sending *sending = sending_new();
@@ -254,7 +257,7 @@ static void stop_all(struct relay *relay, int number)
 static void kill_child(struct child *child)
 {
     child->is_killed = true;
-    (void)kill(child->is_agent ? child->pid : -child->pid, SIGKILL); /* it leads its session */
+    mst__group_signal(&child->relay->group, (uint32_t)child->index, SIGKILL);
 }
 
 static void child_ended(struct child *child, int status, int number)
@@ -280,15 +283,12 @@ static void child_ended(struct child *child, int status, int number)
     }
 }
 
-static void reap(struct relay *relay)
+/* A mst__group_ended_fn. */
+static void on_ended(void *arg, uint32_t index, int status, int number)
 {
-    for (size_t i = 0; i < relay->count; i++) {
-        struct child *child = &relay->children[i];
-        int status = 0;
-        if (child->is_running && waitpid(child->pid, &status, WNOHANG) == child->pid) {
-            child_ended(child, WIFEXITED(status) ? WEXITSTATUS(status) : 0,
-                        WIFSIGNALED(status) ? WTERMSIG(status) : 0);
-        }
+    struct relay *relay = arg;
+    if (relay->children[index].is_running) { /* else it is not waited for any more */
+        child_ended(&relay->children[index], status, number);
     }
 }
 
@@ -472,12 +472,6 @@ static void on_signal(uv_signal_t *handle, int number)
               relay->kills_on_second || (number == SIGINT && mst__terminal_is_ours()));
 }
 
-static void on_child(uv_signal_t *handle, int number)
-{
-    (void)number; /* SIGCHLD */
-    reap(handle->data);
-}
-
 /* Nothing stops because of this signal. */
 static void on_forward(uv_signal_t *handle, int number)
 {
@@ -602,19 +596,20 @@ static int open_input(struct child *child, int *ret_fd, struct mst_err *reterr)
     return 0;
 }
 
-static int start_agent(struct child *child, const int fds[2], struct mst_err *reterr)
+static int plan_agent(struct child *child, struct mst__spawn_worker *spawn, struct mst_err *reterr)
 {
     const struct mst__relay_job *job = child->relay->job;
     const struct mst__host *self = &job->self;
-    char rank[40];
-    char slots[60];
-    char **argv = mst__calloc(job->arguments_count + 6, sizeof *argv);
-    if (argv == NULL) {
+    struct mst__arena *arena = &child->relay->arena;
+    char **argv = mst__arena_take(arena, (job->arguments_count + 5) * sizeof *argv);
+    char *rank = mst__arena_take(arena, NUMBER_OPTION_SIZE);
+    char *slots = mst__arena_take(arena, NUMBER_OPTION_SIZE);
+    if (argv == NULL || rank == NULL || slots == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "agent");
     }
     size_t at = 0;
-    (void)snprintf(rank, sizeof rank, "--node-rank=%" PRId64, self->index);
-    (void)snprintf(slots, sizeof slots, "--nproc-per-node=%" PRId64, self->slots);
+    (void)snprintf(rank, NUMBER_OPTION_SIZE, "--node-rank=%" PRId64, self->index);
+    (void)snprintf(slots, NUMBER_OPTION_SIZE, "--nproc-per-node=%" PRId64, self->slots);
     argv[at++] = (char *)job->muster;
     argv[at++] = (char *)"run";
     argv[at++] = rank;
@@ -626,18 +621,8 @@ static int start_agent(struct child *child, const int fds[2], struct mst_err *re
         }
         argv[at++] = job->arguments[i];
     }
-    struct mst__spawn_worker spawn = {.argv = argv,
-                                      .environment = environ,
-                                      .input_fd = -1,
-                                      .output_fd = fds[0],
-                                      .error_fd = fds[1]};
-    int rv = self->index == 0 ? open_input(child, &spawn.input_fd, reterr) : 0;
-    rv = rv == 0 ? mst__spawn_worker(&spawn, &child->pid, reterr) : rv;
-    if (spawn.input_fd >= 0) {
-        (void)close(spawn.input_fd); /* the child has a copy */
-    }
-    mst__free(argv);
-    return rv;
+    spawn->argv = argv;
+    return self->index == 0 ? open_input(child, &spawn->input_fd, reterr) : 0;
 }
 
 /* Whether @program is ssh itself, and not a script that has other options. */
@@ -647,16 +632,18 @@ static bool is_ssh(const char *program)
     return strcmp(slash == NULL ? program : slash + 1, "ssh") == 0;
 }
 
-/* Start a relay: the words of the ssh command, the host, and one text for the shell there. It has a
- * session of its own, because this process passes on the terminal's signals. */
-static int start_relay(struct child *child, const int fds[2], struct mst_err *reterr)
+/* The words of the ssh command, the host, and one text for the shell there. */
+static int plan_relay(struct child *child, struct mst__spawn_worker *spawn, struct mst_err *reterr)
 {
-    struct relay *relay = child->relay;
-    char words[1024];
-    char command[COMMAND_SIZE];
-    char *argv[SSH_WORDS_MAX + 5];
+    const struct mst__relay_job *job = child->relay->job;
+    struct mst__arena *arena = &child->relay->arena;
+    char **argv = mst__arena_take(arena, (SSH_WORDS_MAX + 6) * sizeof *argv);
+    char *words = mst__arena_text(arena, mst_bytes_str(job->ssh));
+    char *command = mst__arena_take(arena, COMMAND_SIZE);
+    if (argv == NULL || words == NULL || command == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "ssh for host %.60s", child->name);
+    }
     size_t count = 0;
-    (void)snprintf(words, sizeof words, "%s", relay->job->ssh);
     for (char *at = words + strspn(words, " "); *at != '\0' && count < SSH_WORDS_MAX;) {
         argv[count++] = at;
         at += strcspn(at, " ");
@@ -666,34 +653,28 @@ static int start_relay(struct child *child, const int fds[2], struct mst_err *re
     }
     if (count > 0 && is_ssh(argv[0])) {
         argv[count++] = (char *)"-oBatchMode=yes"; /* a question would have nobody to answer it */
+        argv[count++] = (char *)"-oControlMaster=no"; /* no process that other ssh commands need */
     }
-    (void)snprintf(command, sizeof command, "exec '%s' run --relay", relay->job->muster);
+    (void)snprintf(command, COMMAND_SIZE, "exec '%s' run --relay", job->muster);
     argv[count++] = (char *)child->name;
     argv[count++] = command;
-    argv[count] = NULL;
-    int input_fd = -1;
-    int rv = open_input(child, &input_fd, reterr);
-    if (rv != 0) {
-        return rv;
-    }
-    struct mst_err err;
-    const struct mst__spawn_worker spawn = {.argv = argv,
-                                            .environment = environ,
-                                            .input_fd = input_fd,
-                                            .output_fd = fds[0],
-                                            .error_fd = fds[1]};
-    rv = mst__spawn_worker(&spawn, &child->pid, &err);
-    (void)close(input_fd); /* the child has a copy */
-    return rv == 0 ? 0
-                   : mst__fail(reterr, MST_ESYS, err.sys, "start '%.100s' for host %.60s", argv[0],
-                               child->name);
+    spawn->argv = argv;
+    return open_input(child, &spawn->input_fd, reterr);
 }
 
-static int send_job(struct child *child, size_t position, struct mst_err *reterr)
+/* The place of a child among those below this host. */
+static size_t position_of(const struct relay *relay, size_t index)
 {
+    return index - (relay->job->has_self ? 1 : 0);
+}
+
+static int send_job(struct child *child, struct mst_err *reterr)
+{
+    const struct relay *relay = child->relay;
     struct sending *sending = sending_new();
     int rv = sending == NULL ? MST_ENOMEM
-                             : mst__relay_job_write(child->relay->job, position, &sending->text);
+                             : mst__relay_job_write(relay->job, position_of(relay, child->index),
+                                                    &sending->text);
     if (rv != 0) {
         sending_free(sending);
         return mst__fail(reterr, rv, 0, "job of host %.60s", child->name);
@@ -702,19 +683,23 @@ static int send_job(struct child *child, size_t position, struct mst_err *reterr
     return 0;
 }
 
-/* Start a child. The first is the agent, if this host has one. */
-static int start_child(struct relay *relay, size_t index, struct mst_err *reterr)
+/* Prepare the start of a child. The first is the agent, if this host has one. The caller closes the
+ * descriptors of @ret_spawn, also after an error. */
+static int plan_child(struct relay *relay,
+                      size_t index,
+                      struct mst__spawn_worker *ret_spawn,
+                      struct mst_err *reterr)
 {
     const struct mst__relay_job *job = relay->job;
     struct child *child = &relay->children[index];
     bool is_agent = job->has_self && index == 0;
-    size_t position = index - (job->has_self ? 1 : 0);
     size_t first = 0;
     size_t below = 0;
-    int fds[2];
+    int fds[2] = {-1, -1};
     const struct mst__host *host = &job->self;
     if (!is_agent) {
-        bool is_there = mst__hosts_child(job->below.count, position, &first, &below);
+        bool is_there =
+            mst__hosts_child(job->below.count, position_of(relay, index), &first, &below);
         MST_ASSERT(is_there);
         host = &job->below.hosts[first];
     }
@@ -725,17 +710,77 @@ static int start_child(struct relay *relay, size_t index, struct mst_err *reterr
                             .is_agent = is_agent};
     child->input.data = child;
     int rv = mst__output_open_worker(relay->output, index, fds, reterr);
-    rv = rv != 0    ? rv
-         : is_agent ? start_agent(child, fds, reterr)
-                    : start_relay(child, fds, reterr);
-    for (size_t i = 0; i < 2; i++) {
+    *ret_spawn = (struct mst__spawn_worker){
+        .environment = environ, .input_fd = -1, .output_fd = fds[0], .error_fd = fds[1]};
+    return rv != 0    ? rv
+           : is_agent ? plan_agent(child, ret_spawn, reterr)
+                      : plan_relay(child, ret_spawn, reterr);
+}
+
+static void close_plan(const struct mst__spawn_worker *spawn)
+{
+    const int fds[] = {spawn->input_fd, spawn->output_fd, spawn->error_fd};
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (fds[i] >= 0) {
-            (void)close(fds[i]); /* the child has copies */
+            (void)close(fds[i]); /* the child has a copy */
         }
     }
-    child->is_running = rv == 0;
-    relay->running_count += rv == 0 ? 1 : 0;
-    return rv != 0 || is_agent ? rv : send_job(child, position, reterr);
+}
+
+/* The child was started. */
+static void greet(struct child *child)
+{
+    struct mst_err err;
+    child->is_running = true;
+    child->relay->running_count++;
+    if (!child->is_agent && send_job(child, &err) != 0) {
+        say(child->relay, "muster: %s", err.msg);
+        close_input(child); /* ends it */
+    }
+}
+
+/* The child was not started, because @program or one before it could not be. */
+static void miss(struct child *child, const char *program, int sys)
+{
+    struct relay *relay = child->relay;
+    struct mst_err err;
+    (void)mst__fail(&err, MST_ESYS, sys, "start '%.100s' for host %.60s", program, child->name);
+    say(relay, "muster: %s", err.msg);
+    close_input(child);
+    mst__relay_result_add(&relay->result, MST_RELAY_LOST, relay->job->preempt_status);
+    mst__output_finish_worker(relay->output, child->index);
+    relay->is_short = relay->is_short || relay->job->needs_all;
+}
+
+/* Start all children. They have sessions of their own, because this process passes on the signals
+ * of the terminal. */
+static int start_all(struct relay *relay, struct mst_err *reterr)
+{
+    struct mst__spawn_worker *spawns =
+        mst__arena_take(&relay->arena, relay->count * sizeof *spawns);
+    struct mst_err err = {0};
+    size_t planned = 0;
+    uint32_t started = 0;
+    int rv = spawns == NULL ? mst__fail(reterr, MST_ENOMEM, 0, "%zu hosts", relay->count) : 0;
+    while (rv == 0 && planned < relay->count) {
+        rv = plan_child(relay, planned, &spawns[planned], reterr);
+        planned++;
+    }
+    if (rv == 0) {
+        bool all = mst__group_start(&relay->group, spawns, &started, &err) == 0;
+        started = all ? relay->group.count : started;
+    }
+    for (size_t i = 0; i < planned; i++) {
+        close_plan(&spawns[i]);
+    }
+    for (size_t i = 0; rv == 0 && i < relay->count; i++) {
+        if (i < started) {
+            greet(&relay->children[i]);
+        } else {
+            miss(&relay->children[i], spawns[i].argv[0], err.sys);
+        }
+    }
+    return rv;
 }
 
 static void catch_signal(struct relay *relay, uv_signal_cb callback, int number)
@@ -757,7 +802,6 @@ static void catch_signals(struct relay *relay, const struct mst__relay_signals *
     for (size_t i = 0; i < signals->forward.count; i++) {
         catch_signal(relay, on_forward, signals->forward.numbers[i]);
     }
-    catch_signal(relay, on_child, SIGCHLD);
 }
 
 static void start_timer(struct relay *relay)
@@ -804,11 +848,14 @@ static void close_all(struct relay *relay)
         uv_close((uv_handle_t *)&relay->control, NULL);
     }
     uv_close((uv_handle_t *)&relay->timer, NULL);
+    mst__group_stop(&relay->group);
     mst__output_free(relay->output, true);
     while (uv_run(&relay->loop, UV_RUN_DEFAULT) != 0) { /* again, if it was told to stop */
     }
     int rv = uv_loop_close(&relay->loop);
     MST_ASSERT(rv == 0);
+    mst__group_close(&relay->group);
+    mst__arena_close(&relay->arena);
     mst__buf_close(&relay->lines);
     mst__free(relay->children);
 }
@@ -838,16 +885,11 @@ int mst__relay_run(const struct mst__relay_job *job,
     catch_signals(&relay, signals);
     start_timer(&relay);
     say_word(&relay);
-    for (size_t i = 0; i < relay.count; i++) {
-        struct mst_err err;
-        if (start_child(&relay, i, &err) != 0) {
-            say(&relay, "muster: %s", err.msg);
-            mst__relay_result_add(&relay.result, MST_RELAY_LOST, job->preempt_status);
-            mst__output_finish_worker(relay.output, i);
-            relay.is_short = relay.is_short || job->needs_all;
-        }
-    }
-    if (relay.is_short) {
+    rv =
+        mst__group_init(&relay.group, &relay.loop, (uint32_t)relay.count, on_ended, &relay, reterr);
+    relay.group.signals_all = true; /* ssh may be a script; the agent is alone in its group */
+    rv = rv == 0 ? start_all(&relay, reterr) : rv;
+    if (rv == 0 && relay.is_short) {
         stop_all(&relay, SIGTERM);
     }
     if (control_fd >= 0) {
@@ -856,10 +898,10 @@ int mst__relay_run(const struct mst__relay_job *job,
         mst__relay_input_open(&relay.input, &relay.loop, STDIN_FILENO, send_input, &relay);
         relay.has_input = true;
     }
-    if (relay.running_count > 0) {
+    if (rv == 0 && relay.running_count > 0) {
         (void)uv_run(&relay.loop, UV_RUN_DEFAULT);
     }
-    int status = mst__relay_result_status(&relay.result);
+    int status = rv != 0 ? MST_RELAY_LOST : mst__relay_result_status(&relay.result);
     if (status == MST_RELAY_LOST && relay.stop_signal != 0) {
         status = 128 + relay.stop_signal;
     }

@@ -17,10 +17,10 @@ struct mst__relay_signals {
     bool kills_on_second; /* any second signal ends the grace, not only Ctrl-C at a terminal */
 };
 
-/* Run @job to its end, and pass @signals on. The processes that it starts die with the calling
- * thread. If @control_fd >= 0, the lines after the job's message
- * are read from it; @pending was read already. Returns the exit status, or MST_RELAY_LOST with
- * @reterr if the job could not start. */
+/* Run @job to its end, and pass @signals on. The processes that it starts, and those below these,
+ * die with the calling one. If @control_fd >= 0, the lines after the job's message are read from
+ * it; @pending was read already. Returns the exit status, or MST_RELAY_LOST with @reterr if the job
+ * could not start. */
 int mst__relay_run(const struct mst__relay_job *job,
                    const struct mst__relay_signals *signals,
                    int control_fd,

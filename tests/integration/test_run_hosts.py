@@ -23,15 +23,17 @@ CONNECT = 5
 CALM = (f"keep_alive_interval=1,keep_alive_max_attempt={int(harness.DEADLINE_S)},"
         f"last_call_timeout=100ms,join_timeout={int(harness.DEADLINE_S)}")
 
-# ssh [-oOPTION] HOST COMMAND. The beginning of a host's name tells what is wrong with it. Writes
+# ssh [-oOPTION]... HOST COMMAND. The beginning of a host's name tells what is wrong with it. Writes
 # the processes of hosts that hang.
 SSH = """#!/bin/sh
-case $1 in -o*) option=$1; shift ;; esac
+options=
+while [ "${1#-o}" != "$1" ]; do options="$options $1"; shift; done
 case $1 in
     bad*) echo "ssh: connect to host $1" >&2; exit 255 ;;
     asks*)
-        [ "$option" = -oBatchMode=yes ] || exec sleep 1000
+        [ "${options#*-oBatchMode=yes}" != "$options" ] || exec sleep 1000
         echo "$1: Permission denied (publickey,password)." >&2; exit 255 ;;
+    shares*) echo "ssh$options" >&2 ;;
     hangs*) echo $$ >> "$SSH_LOG.pids"; exec sleep 1000 ;;
     script*) sleep 1000 & echo $! >> "$SSH_LOG.pids"; wait ;;
     noisy*) echo "Welcome to $1"; printf "no end of line" ;;
@@ -292,7 +294,8 @@ class Hosts(unittest.TestCase):
         self.assertEqual(process.returncode, 128 + signal.SIGINT, err)
 
     def test_killed_launcher_leaves_no_ssh(self):
-        process = self.start(["--hosts", "hangs1,hangs2"], "true")
+        """Nor what a script that calls ssh, or ssh itself, has started."""
+        process = self.start(["--hosts", "hangs,script"], "true")
         pids = self.hung_pids(2)
         process.kill()
         process.wait()
@@ -339,7 +342,7 @@ class Hosts(unittest.TestCase):
                              "echo saved; exit' TERM; echo $PPID; while :; do sleep 0.02; done",
                              "--grace", "1h")
         agent = parent_of(int(process.stdout.readline()))
-        for pid in (agent, parent_of(agent)):
+        for pid in (agent, parent_of(parent_of(agent))):
             os.kill(pid, signal.SIGTERM)
             self.assertEqual(process.stderr.readline(), "muster: Terminated\n")
         os.mkdir(go)
@@ -442,6 +445,12 @@ class Hosts(unittest.TestCase):
         jobs, _, got = out.partition("\n")
         self.assertIn("Running", jobs)
         self.assertEqual(got, "got typed\n", err)
+
+    def test_shared_connection(self):
+        """ssh leaves no master for other ssh commands, which would end with the job."""
+        status, _, err = self.run_hosts(["--hosts", "shares"], "true")
+        self.assertEqual(status, 0, err)
+        self.assertIn("ssh -oBatchMode=yes -oControlMaster=no\n", err)
 
     def test_noise(self):
         """What a host prints before muster starts there is not the job's output."""
