@@ -58,10 +58,11 @@ struct etcd_v2 {
 
 /* --- reaching it --- */
 
-/* Pause after the error @rv. Returns whether to try again: not if woken. */
+/* Pause after the error @rv. Returns whether to try again: not if woken. A name may be known
+ * later. */
 static bool try_again(int rv, struct mst__until until, int64_t *pause_ms)
 {
-    if (rv != MST_ECONN) {
+    if (rv != MST_ECONN && rv != MST_ERESOLVE) {
         return false;
     }
     int64_t until_ms = mst__clock_ms() + *pause_ms;

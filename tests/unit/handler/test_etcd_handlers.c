@@ -239,6 +239,29 @@ static void timing_out(void **state)
     }
 }
 
+/* The name of an etcd may be known later: it is asked for as long as a node may take to join. */
+static void unknown_name(void **state)
+{
+    (void)state;
+    need_etcd();
+    static const char *const all[] = {"etcd-v2", "etcd", "etcd-v3"};
+    for (size_t at = 0; at < 3; at++) {
+        struct mst_params *params = NULL;
+        struct mst_handler *handler = NULL;
+        struct mst_rendezvous outcome = {.size = sizeof outcome};
+        assert_ok(
+            unit_params(all[at], "nowhere.invalid", "unknown", 1, 1, "127.0.0.1", &params, &err));
+        assert_ok(mst_handler_new(params, &handler, &err));
+        mst_params_free(params);
+        int64_t begin_ms = mst__clock_ms();
+        int rv = mst_handler_next(handler, 1000, &outcome, &err);
+        assert_in_range(mst__clock_ms() - begin_ms, 600, PLENTY_MS);
+        assert_true(rv == MST_ERESOLVE || rv == MST_ECONN || rv == MST_ETIMEOUT);
+        assert_non_null(strstr(err.msg, "nowhere.invalid"));
+        mst_handler_free(handler);
+    }
+}
+
 static void extra_data(void **state)
 {
     (void)state;
@@ -403,6 +426,7 @@ int main(void)
         cmocka_unit_test(cancelling),
         cmocka_unit_test(rounds),
         cmocka_unit_test(timing_out),
+        cmocka_unit_test(unknown_name),
         cmocka_unit_test(extra_data),
         cmocka_unit_test(etcd_restarts),
     };
