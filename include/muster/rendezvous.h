@@ -440,12 +440,14 @@ MST_API int mst_handler_leave(struct mst_handler *handler, struct mst_err *reter
 MST_API int mst_handler_shutdown(struct mst_handler *handler, struct mst_err *reterr);
 
 /**
- * Keep serving for others. With backend `muster`, the first node at an endpoint may serve all jobs
- * that meet there, and its server ends with mst_handler_free. This call, made before that, leaves
- * the round as mst_handler_leave does, and waits until no node is left in any open job of the
- * server, up to @timeout_ms; below 0, as the option `linger` says (24 hours). An event `linger`
- * says for whom it waits. If this node serves nobody else it returns at once, also if its server
- * has given way to a `muster serve` (event `gave_way`).
+ * Keep serving for others. With backends `muster` and `c10d`, the first node at an endpoint may
+ * serve all jobs that meet there, and its server ends with mst_handler_free. This call, made before
+ * that, leaves the round as mst_handler_leave does, and waits until no node is left in any open job
+ * of the server, whatever its backend, up to @timeout_ms; below 0, as the option `linger` says (24
+ * hours). Nodes of backend `c10d` count as dead when none of them has sent a heartbeat for a
+ * minute. An event `linger` says for whom it waits. If this node serves nobody else it returns at
+ * once. If it does not serve, or its server has given way to a `muster serve` (event `gave_way`),
+ * the call does nothing.
  *
  * Returns 0; MST_ETIMEOUT if there are still nodes, and the error names their jobs; MST_ECANCELED,
  * see mst_handler_cancel; MST_ECONN. The handler remains usable. Thread-safe.

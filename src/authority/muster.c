@@ -384,6 +384,12 @@ void mst__muster_tell_way(struct mst__muster *muster)
     }
 }
 
+static bool serves(void *self)
+{
+    const struct mst__muster *muster = self;
+    return mst__muster_serves(muster) && !muster->is_private;
+}
+
 static void muster_free(void *self)
 {
     struct mst__muster *muster = self;
@@ -395,7 +401,7 @@ static void muster_free(void *self)
     mst__job_client_close(muster->early);
     mst__head_drop_round(&muster->head); /* a server that stops waits for its connections */
     mst_store_close(muster->store);      /* open stores keep it alive */
-    if (mst__muster_serves(muster) && !muster->is_private) {
+    if (serves(muster)) {
         mst__muster_part(muster);
     }
     mst__hosted_stop(muster->hosted);
@@ -420,6 +426,7 @@ static const struct mst__head_ops muster_ops = {
     .say = say_word,
     .set_closed = muster_set_closed,
     .shutdown = muster_shutdown,
+    .serves = serves,
     .linger = mst__muster_linger,
     .free = muster_free,
 };

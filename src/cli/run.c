@@ -60,13 +60,13 @@ static int set_serve(const struct mst__run_settings *settings,
                      struct mst_params *params,
                      struct mst_err *reterr)
 {
-    bool is_muster = strcmp(settings->backend, "muster") == 0;
-    bool can_serve = is_muster || strcmp(settings->backend, "c10d") == 0;
+    bool can_serve =
+        strcmp(settings->backend, "muster") == 0 || strcmp(settings->backend, "c10d") == 0;
     const char *serve = settings->is_standalone ? "always" : settings->serve;
     char linger[MST_NUMBER_SIZE + sizeof "ms"];
     (void)snprintf(linger, sizeof linger, "%" PRId64 "ms", settings->linger_ms); /* fits */
     int rv = can_serve ? mst_params_set(params, "serve", serve, reterr) : 0;
-    return rv == 0 && is_muster ? mst_params_set(params, "linger", linger, reterr) : rv;
+    return rv == 0 && can_serve ? mst_params_set(params, "linger", linger, reterr) : rv;
 }
 
 /* With --on-join never, no round is larger than the first one: later nodes wait until a member is

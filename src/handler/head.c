@@ -312,6 +312,9 @@ static int head_linger(void *self, int64_t timeout_ms, struct mst_err *reterr)
 {
     struct mst__head *head = self;
     struct mst_err ignored; /* our entry expires */
+    if (!head->ops->serves(self)) {
+        return 0;
+    }
     (void)mst__head_leave(self, &ignored);
     return head->ops->linger(self, timeout_ms, reterr);
 }

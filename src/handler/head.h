@@ -26,7 +26,9 @@ struct mst__head_ops {
     mst__owner_task_fn leave;
     /* Report a struct mst__word. A task. MST_EINVAL without a round. */
     mst__owner_task_fn say;
-    /* Serve until no node needs it. The node is in no round. NULL = it serves nobody. */
+    /* Whether this node serves others, and the call to serve until no node needs it; the node is in
+     * no round then. Both NULL = it serves nobody. */
+    bool (*serves)(void *self);
     int (*linger)(void *self, int64_t timeout_ms, struct mst_err *reterr);
     /* Whole calls; all but the last may be NULL. */
     int (*set_closed)(void *self, struct mst_err *reterr);

@@ -20,8 +20,8 @@
 #define DEFAULT_ATTEMPTS 3
 
 /* The last one chooses a server implementation of the peers; it has no effect here. */
-static const char *const c10d_options[] = {MST_DYNAMIC_OPTIONS, "store_type", "serve", "is_host",
-                                           "use_libuv"};
+static const char *const c10d_options[] = {MST_DYNAMIC_OPTIONS, "store_type", "serve",
+                                           "is_host",           "linger",     "use_libuv"};
 const struct mst__known mst__c10d_known = MST_KNOWN(c10d_options);
 
 static int out_of_range(const char *key, const char *rule, struct mst_err *reterr)

@@ -42,6 +42,13 @@ int mst__dynamic_read(const struct mst_params *params,
                       struct mst__dynamic *ret_dynamic,
                       struct mst_err *reterr);
 
+/* The key of a record is this and the run id; the prefix of the keys of a round is this, the run
+ * id, a dot and the round. */
+#define MST_RECORD_PREFIX "torch.rendezvous."
+
+/* Instead of the round, for the keys of the job. */
+#define MST_RECORD_JOB "work"
+
 /* The place of the record of a c10d rendezvous. */
 struct mst__c10d {
     bool is_file;

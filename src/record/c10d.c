@@ -28,7 +28,6 @@
 #include "store/store.h"
 
 struct c10d {
-    struct mst__hosted *hosted; /* NULL = another process serves the store */
     char *key;
     char *where;
     char *path;       /* of a file store */
@@ -37,7 +36,8 @@ struct c10d {
     struct mst_log log;
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t cond;
-    bool is_opening; /* a thread opens the store, without the lock */
+    bool is_opening;            /* a thread opens the store, without the lock; the url is its own */
+    struct mst__hosted *hosted; /* NULL = another process serves the store */
     struct mst_store *store;
 };
 
@@ -237,6 +237,16 @@ static int c10d_wait_change(void *self,
                                             token == NULL ? &sentinel : token, until, reterr);
 }
 
+static const struct mst__hosted *c10d_hosted(void *self, const struct mst__endpoint **ret_server)
+{
+    struct c10d *c10d = self;
+    (void)pthread_mutex_lock(&c10d->mutex); /* a default mutex: cannot fail */
+    const struct mst__hosted *hosted = c10d->hosted;
+    (void)pthread_mutex_unlock(&c10d->mutex);
+    *ret_server = &c10d->url.endpoint;
+    return hosted;
+}
+
 static void c10d_close(void *self)
 {
     struct c10d *c10d = self;
@@ -261,6 +271,7 @@ static const struct mst__record_home_ops c10d_ops = {
     .set_state = c10d_set_state,
     .wait_change = c10d_wait_change,
     .store = c10d_store,
+    .hosted = c10d_hosted,
     .close = c10d_close,
 };
 
@@ -392,7 +403,7 @@ int mst__c10d_create(const struct mst_params *params,
         .home = home,
         .dynamic = dynamic,
         .endpoint = settings.is_file ? NULL : &settings.endpoint,
-        .is_host = c10d->hosted != NULL,
+        .linger_ms = settings.linger_ms,
     };
     rv = mst__record_handler(params, &options, ret_handler, reterr);
     if (rv != 0) {

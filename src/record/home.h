@@ -10,13 +10,7 @@
 #include <stdbool.h>
 
 #include "base/until.h"
-
-/* The key of a record is this and the run id; the prefix of the keys of a round is this, the run
- * id, a dot and the round. */
-#define MST_RECORD_PREFIX "torch.rendezvous."
-
-/* Instead of the round, for the keys of the job. */
-#define MST_RECORD_JOB "work"
+#include "handler/hosted.h"
 
 /* A stored record. The token stands for exactly this content; only the home understands it. The
  * holder owns both and releases them with mst_buffer_free. */
@@ -75,6 +69,10 @@ struct mst__record_home_ops {
                  struct mst__until until,
                  struct mst_store **ret_store,
                  struct mst_err *reterr);
+
+    /* The server of the store, if it is this process's own, and where it is reached; NULL = another
+     * process serves. It may begin to serve with a call of store. NULL = never. */
+    const struct mst__hosted *(*hosted)(void *self, const struct mst__endpoint **ret_server);
 
     /* Release everything. No call may be under way. */
     void (*close)(void *self);

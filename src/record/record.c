@@ -13,6 +13,7 @@
 #include "base/number.h"
 #include "core/saturate.h"
 #include "handler/host.h"
+#include "handler/stay.h"
 #include "record/record_self.h"
 
 /* How long to wait for rank 0 to publish the address of the workers' store. It does, unless it
@@ -29,7 +30,47 @@
 
 /* How long the store of a closed rendezvous stays: torch's nodes look once a second at a copy
  * that may be a second old. */
-#define LINGER_US 2500000
+#define PART_US 2500000
+
+/* --- the server --- */
+
+/* Our own server of the store, while it serves, and where it is (may be NULL); else NULL. */
+static const struct mst__hosted *hosted_of(const struct mst__record *record,
+                                           const struct mst__endpoint **ret_server)
+{
+    const struct mst__record_home *home = &record->home;
+    const struct mst__endpoint *server = NULL;
+    const struct mst__hosted *hosted =
+        home->ops->hosted != NULL ? home->ops->hosted(home->self, &server) : NULL;
+    if (ret_server != NULL) {
+        *ret_server = server;
+    }
+    return hosted == NULL || mst__hosted_gave_way(hosted) ? NULL : hosted;
+}
+
+static bool serves(void *self)
+{
+    return hosted_of(self, NULL) != NULL;
+}
+
+static struct mst__stay stay_of(struct mst__record *record)
+{
+    struct mst__stay stay = {.where = record->where,
+                             .owner = &record->head.owner,
+                             .events = &record->events,
+                             .linger_ms = record->linger_ms,
+                             .records_ms = MST_STAY_RECORDS_MS};
+    stay.hosted = hosted_of(record, &stay.server);
+    return stay;
+}
+
+static int record_linger(void *self, int64_t timeout_ms, struct mst_err *reterr)
+{
+    struct mst__stay stay = stay_of(self);
+    int rv = stay.hosted != NULL ? mst__stay(&stay, timeout_ms, reterr) : 0;
+    mst__stay_close(&stay);
+    return rv;
+}
 
 /* --- next --- */
 
@@ -43,6 +84,17 @@ static struct mst__session_options session_options(const struct mst__record *rec
         .can_watch = record->home.ops->wait_change != NULL,
         .write_us = record->home.write_us,
     };
+}
+
+/* Report that this node serves, if it does. */
+static void tell_host(struct mst__record *record)
+{
+    if (!record->is_host_told && hosted_of(record, NULL) != NULL) {
+        record->is_host_told = true;
+        mst__event(&record->events, "host", MST_NODE_INIT, -1, -1,
+                   "Node '%s' is serving on %s: the store of rendezvous '%s'.", record->node_text,
+                   record->where, record->params->run_id);
+    }
 }
 
 /* The server of the store may start last: wait for it as long as for the other nodes. */
@@ -390,12 +442,12 @@ static void record_dispose(struct mst__record *record)
 
 /* The store ends with us. A node that has not read that the rendezvous is closed would take that
  * for a failure. So stay until all nodes have left or had time to look. */
-static void linger(struct mst__record *record)
+static void part(struct mst__record *record)
 {
     const struct mst__drive drive = {
         .home = &record->home, .events = &record->events, .wake_fd = -1};
     const struct mst__state *state = &record->session.state;
-    int64_t until_us = mst__drive_now_us() + LINGER_US;
+    int64_t until_us = mst__drive_now_us() + PART_US;
     struct mst_err ignored; /* if the record cannot be read, do not stay */
     int rv = 0;
     if (mst__view_has_closed(&record->head.view)) {
@@ -422,9 +474,12 @@ static void record_free(void *self)
         return;
     }
     mst__head_stop(&record->head);
-    if (record->is_host) {
-        linger(record);
+    struct mst__stay stay = stay_of(record);
+    if (stay.hosted != NULL) {
+        part(record);
+        mst__stay_part(&stay, NULL, NULL);
     }
+    mst__stay_close(&stay);
     struct mst__record_home home = record->home;
     record_dispose(record);
     home.ops->close(home.self);
@@ -438,6 +493,8 @@ static const struct mst__head_ops record_ops = {
     .set_closed = record_set_closed,
     .shutdown = record_shutdown,
     .use_agent_store = mst__head_use_agent_store,
+    .serves = serves,
+    .linger = record_linger,
     .free = record_free,
 };
 
@@ -463,6 +520,10 @@ static int record_init(struct mst__record *record,
                        struct mst_err *reterr)
 {
     record->home = options->home;
+    record->linger_ms = options->linger_ms;
+    if (options->endpoint != NULL) {
+        (void)mst__endpoint_format(options->endpoint, record->where);
+    }
     record->dynamic = options->dynamic;
     record->again_us = MST_RECORD_AGAIN_US;
     mst__prng_init(&record->prng, mst__clock_random_u64());
@@ -500,12 +561,6 @@ int mst__record_handler(const struct mst_params *params,
         record_dispose(record);
         return rv;
     }
-    record->is_host = options->is_host;
-    if (record->is_host) {
-        char text[MST_ENDPOINT_TEXT_SIZE];
-        mst__event(&record->events, "host", MST_NODE_INIT, -1, -1,
-                   "Node '%s' is serving on %s: the store of rendezvous '%s'.", record->node_text,
-                   mst__endpoint_format(options->endpoint, text), params->run_id);
-    }
+    tell_host(record);
     return 0;
 }

@@ -12,7 +12,7 @@ struct mst__record_options {
     struct mst__dynamic dynamic;
     const struct mst__endpoint *endpoint; /* the route to it leads to the other nodes; NULL = a
                                            * file */
-    bool is_host;                         /* this process serves the store */
+    int64_t linger_ms;                    /* a node that serves stays so long for others */
 };
 
 /**

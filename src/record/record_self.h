@@ -23,7 +23,9 @@ struct mst__record {
     char node_text[MST_BOOTSTRAP_NODE_SIZE];
     struct mst__node node;
     struct mst__events events;
-    bool is_host; /* the store ends with us */
+    char where[MST_ENDPOINT_TEXT_SIZE]; /* of the store that others use; empty = a file */
+    int64_t linger_ms;
+    bool is_host_told; /* the event that this node serves */
 
     /* Used by the owner. */
     struct mst__session session;

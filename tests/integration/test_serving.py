@@ -48,12 +48,12 @@ class Case(unittest.TestCase):
 class Lingering(Case):
     """Two jobs at one endpoint; the one whose node serves is over first."""
 
-    def two_jobs(self, *options):
+    def two_jobs(self, *options, other=()):
         first_env, end_first = self.go("first")
         second_env, end_second = self.go("second")
         serves = self.agent("first", UNTIL, *options, env=first_env)
         serves.until("at 0/1")
-        other = self.agent("second", UNTIL, env=second_env)
+        other = self.agent("second", UNTIL, *other, env=second_env)
         other.until("at 0/1")
         end_first()
         return serves, other, end_second
@@ -80,6 +80,13 @@ class Lingering(Case):
 
     def test_bounded(self):
         serves, other, _ = self.two_jobs("--linger", "50ms")
+        self.assertEqual(serves.wait(), OK, serves.stderr())
+        self.assertIn("no longer, although run 'second' (1 node)", serves.stderr())
+        self.assertIsNone(other.process.poll())
+
+    def test_bounded_with_records(self):
+        serves, other, _ = self.two_jobs("--linger", "50ms", "--rdzv-backend", "c10d",
+                                         other=("--rdzv-backend", "c10d"))
         self.assertEqual(serves.wait(), OK, serves.stderr())
         self.assertIn("no longer, although run 'second' (1 node)", serves.stderr())
         self.assertIsNone(other.process.poll())
