@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@
 #include "handler/hosted.h"
 #include "handler/params.h"
 #include "handler/settings.h"
+#include "net/resolve.h"
 #include "record/record.h"
 #include "store/store.h"
 
@@ -33,10 +35,13 @@ struct c10d {
     char *path;       /* of a file store */
     bool is_path_own; /* a temporary file that only we know */
     struct mst__url url;
+    struct mst_params *params; /* a copy; the place borrows from it */
+    struct mst__c10d place;
+    bool is_open; /* the endpoint's name is not known yet: this node may serve when it is */
     struct mst_log log;
-    pthread_mutex_t mutex; /* guards all below */
+    pthread_mutex_t mutex; /* guards all below; what is above changes only while is_opening */
     pthread_cond_t cond;
-    bool is_opening;            /* a thread opens the store, without the lock; the url is its own */
+    bool is_opening;            /* a thread opens the store, without the lock */
     struct mst__hosted *hosted; /* NULL = another process serves the store */
     struct mst_store *store;
 };
@@ -54,6 +59,30 @@ static int open_storage(struct c10d *c10d,
                : mst__tcp_open(&c10d->url, options, until, ret_storage, reterr);
 }
 
+/* Wait until the name of the endpoint is known: nodes may start before the one that it means. That
+ * one finds it out here, and serves. */
+static int settle(struct c10d *c10d, struct mst__until until, struct mst_err *reterr)
+{
+    struct mst__hosted *hosted = NULL;
+    struct addrinfo *addresses = NULL;
+    bool is_name =
+        c10d->url.scheme == MST_URL_TCP && mst__endpoint_path(&c10d->url.endpoint) == NULL;
+    int rv =
+        is_name ? mst__resolve_patiently(&c10d->url.endpoint, until, &c10d->log, &addresses, reterr)
+                : 0;
+    if (addresses != NULL) {
+        freeaddrinfo(addresses);
+    }
+    if (rv == 0 && c10d->is_open) {
+        rv = mst__hosted_begin(&c10d->place, c10d->params, until, &hosted, &c10d->url.endpoint,
+                               &c10d->is_open, reterr);
+        (void)pthread_mutex_lock(&c10d->mutex); /* a default mutex: cannot fail */
+        c10d->hosted = hosted;
+        (void)pthread_mutex_unlock(&c10d->mutex);
+    }
+    return rv;
+}
+
 static int open_store(struct c10d *c10d,
                       struct mst__until until,
                       struct mst_store **ret_store,
@@ -63,7 +92,8 @@ static int open_store(struct c10d *c10d,
     mst_store_options_init(&options, sizeof options);
     options.log = c10d->log;
     struct mst__storage *storage = NULL;
-    int rv = open_storage(c10d, &options, until, &storage, reterr);
+    int rv = settle(c10d, until, reterr);
+    rv = rv == 0 ? open_storage(c10d, &options, until, &storage, reterr) : rv;
     return rv == 0 ? mst__store_first(storage, ret_store, reterr) : rv;
 }
 
@@ -263,6 +293,7 @@ static void c10d_close(void *self)
     mst__free(c10d->key);
     mst__free(c10d->where);
     mst__free(c10d->path);
+    mst_params_free(c10d->params);
     mst__free(c10d);
 }
 
@@ -313,15 +344,14 @@ int mst__c10d_home_new(struct mst_store *store,
     return 0;
 }
 
-static int use_tcp(struct c10d *c10d,
-                   const struct mst__c10d *settings,
-                   const struct mst_params *params,
-                   struct mst_err *reterr)
+static int use_tcp(struct c10d *c10d, const struct mst_params *params, struct mst_err *reterr)
 {
-    bool is_open = false; /* then another node serves, as among the peers */
     c10d->url = (struct mst__url){.scheme = MST_URL_TCP};
-    return mst__hosted_begin(settings, params, mst__until_at(INT64_MAX), &c10d->hosted,
-                             &c10d->url.endpoint, &is_open, reterr);
+    int rv = mst__params_copy(params, &c10d->params, reterr);
+    rv = rv == 0 ? mst__c10d_read(c10d->params, &c10d->place, reterr) : rv;
+    return rv == 0 ? mst__hosted_begin(&c10d->place, c10d->params, mst__until_at(INT64_MAX),
+                                       &c10d->hosted, &c10d->url.endpoint, &c10d->is_open, reterr)
+                   : rv;
 }
 
 /* Make the file of a rendezvous without a path: for one node only. */
@@ -390,8 +420,7 @@ int mst__c10d_create(const struct mst_params *params,
     }
     struct c10d *c10d = home.self;
     c10d->log = params->log;
-    rv = settings.is_file ? use_file(c10d, &settings, reterr)
-                          : use_tcp(c10d, &settings, params, reterr);
+    rv = settings.is_file ? use_file(c10d, &settings, reterr) : use_tcp(c10d, params, reterr);
     if (rv != 0) {
         c10d_close(c10d);
         return rv;

@@ -104,6 +104,7 @@ static int next_connect(struct mst__record *record, int64_t deadline_us, struct 
     struct mst__until until = {.deadline_ms = deadline_us / 1000,
                                .wake_fd = record->head.owner.cancel_fd};
     int rv = record->home.ops->store(record->home.self, until, &store, reterr);
+    tell_host(record); /* its name may have become known */
     if (rv == 0 || rv == MST_ENOMEM || rv == MST_ELIMIT) {
         return rv;
     }

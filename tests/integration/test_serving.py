@@ -1,5 +1,6 @@
 """Nodes that serve others: for whom, for how long, and who serves instead."""
 
+import itertools
 import json
 import os
 import shutil
@@ -428,8 +429,8 @@ class Names(Case):
 
     def test_name_is_known_later(self):
         """The name of this machine, too: then the first node serves."""
-        for serve in ("never", "auto"):
-            with self.subTest(serve=serve):
+        for serve, backend in itertools.product(("never", "auto"), ("muster", "c10d")):
+            with self.subTest(serve=serve, backend=backend):
                 self.write(self.hosts, "127.0.0.1 localhost\n")
                 if serve == "never":
                     server = harness.Server()
@@ -437,7 +438,8 @@ class Names(Case):
                     self.endpoint = f"late.test:{server.port}"
                 else:
                     self.endpoint = f"late.test:{harness.free_port()}"
-                agents = [self.named("--nnodes", "2", "--serve", serve) for _ in range(2)]
+                agents = [self.named("--nnodes", "2", "--serve", serve, "--rdzv-backend", backend)
+                          for _ in range(2)]
                 for agent in agents:
                     self.await_retry(agent)
                     self.assertIsNone(agent.process.poll())
