@@ -150,20 +150,31 @@ static void add_setting(struct words *words,
     }
 }
 
-/* Add the endpoint. The default is the first host, with a random port. */
-static void add_endpoint(struct words *words,
-                         const struct mst__run_settings *settings,
-                         const char *first)
+/* Add where the agents meet, and the id. What only a scheduler says is of its whole job, which may
+ * launch several at once. So agents that srun starts follow from their step; others meet on the
+ * first host, at a random port. */
+static void add_place(struct words *words,
+                      const struct mst__run_settings *settings,
+                      const char *first)
 {
-    if (settings->endpoint[0] != '\0') {
+    const struct mst__setting_value *endpoint = &settings->values[MST_SETTING_RDZV_ENDPOINT];
+    const struct mst__setting_value *id = &settings->values[MST_SETTING_RDZV_ID];
+    bool is_srun = settings->launch == MST_LAUNCH_SRUN;
+    uint32_t random[2];
+    static_assert(sizeof random <= sizeof settings->machine.random, "bytes for both");
+    memcpy(random, settings->machine.random, sizeof random);
+    if (endpoint->source >= MST_SOURCE_PET) {
         add(words, "--rdzv-endpoint=%s", settings->endpoint);
-        return;
+    } else if (!is_srun) {
+        const char *at = strrchr(first, '@');
+        add(words, "--rdzv-endpoint=%s:%" PRIu32, at == NULL ? first : at + 1,
+            PORT_FIRST + random[0] % PORTS_COUNT);
     }
-    const char *at = strrchr(first, '@');
-    uint16_t random;
-    memcpy(&random, settings->machine.random, sizeof random);
-    add(words, "--rdzv-endpoint=%s:%d", at == NULL ? first : at + 1,
-        PORT_FIRST + random % PORTS_COUNT);
+    if (id->source == MST_SOURCE_SCHEDULER && !is_srun) {
+        add(words, "--rdzv-id=%s-%08" PRIx32, settings->run_id, random[1]);
+    } else if (id->source >= MST_SOURCE_PET || !is_srun) {
+        add(words, "--rdzv-id=%s", settings->run_id);
+    }
 }
 
 static int make_words(const struct mst__run_settings *settings,
@@ -189,8 +200,7 @@ static int make_words(const struct mst__run_settings *settings,
     } else {
         add(ret_words, "--nnodes=%zu", hosts->count);
     }
-    add_endpoint(ret_words, settings, hosts->hosts[0].name);
-    add(ret_words, "--rdzv-id=%s", settings->run_id);
+    add_place(ret_words, settings, hosts->hosts[0].name);
     add(ret_words, "--");
     for (size_t i = 0; i < program_count; i++) {
         add(ret_words, "%s", settings->program[i]);

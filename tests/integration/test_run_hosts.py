@@ -115,12 +115,12 @@ class Hosts(unittest.TestCase):
         cls.server.__exit__(None, None, None)
         shutil.rmtree(cls.directory, ignore_errors=True)
 
-    def start(self, hosts, script, *options, env=None, wrapper=(), **more):
+    def start(self, hosts, script, *options, env=None, wrapper=(), has_id=True, **more):
         self.log = os.path.join(self.directory, self.id())
         process = subprocess.Popen(
             [*wrapper, harness.MUSTER, "run", *hosts, "--ssh", self.ssh, "--rdzv-endpoint",
-             f"127.0.0.1:{self.server.port}", "--rdzv-id", self.id(), "--rdzv-conf", CALM,
-             *options, "--", "sh", "-c", script],
+             f"127.0.0.1:{self.server.port}", *(("--rdzv-id", self.id()) if has_id else ()),
+             "--rdzv-conf", CALM, *options, "--", "sh", "-c", script],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             cwd=self.directory, env={**os.environ, "SSH_LOG": self.log, **(env or {})},
             **{"stdin": subprocess.DEVNULL, **more})
@@ -486,6 +486,38 @@ class Hosts(unittest.TestCase):
         for line in (everywhere, named):
             self.assertNotIn("--launch", line)
             self.assertNotIn("--hosts", line)
+
+    def test_srun_place(self):
+        """The agents follow from their step, so that two launches in one batch script do not
+        meet."""
+        directory = tempfile.mkdtemp(dir=self.directory)
+        path = os.path.join(directory, "srun")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write('#!/bin/sh\necho "$*"\n')
+        os.chmod(path, stat.S_IRWXU)
+
+        def call(*options, **variables):
+            result = harness.run("run", "--launch", "srun", *options, "--", "true", env={
+                **self.slurm(SLURM_NODEID="0", **variables),
+                "PATH": directory + os.pathsep + os.environ["PATH"]})
+            self.assertEqual(result.returncode, 0, result.stderr)
+            return result.stdout.decode().partition(" run ")[2].split()
+
+        one = {"SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n1"}
+        for variables in ({}, one):
+            nodes = variables.get("SLURM_JOB_NUM_NODES", "3")
+            self.assertEqual(call(**variables), [f"--nnodes={nodes}", "--", "true"])
+        self.assertEqual(call("--rdzv-id", "mine", MUSTER_RDZV_ENDPOINT="n2:1234"),
+                         ["--nnodes=3", "--rdzv-endpoint=n2:1234", "--rdzv-id=mine", "--", "true"])
+
+    def test_id_within_a_job(self):
+        """Launches in one job of a scheduler have ids of their own."""
+        ids = [self.run_hosts(["--hosts", "a,b"], "echo $TORCHELASTIC_RUN_ID", has_id=False,
+                              env=self.slurm())[1].split() for _ in range(2)]
+        for first, second in ids:
+            self.assertEqual(first, second)
+            self.assertRegex(first, "^slurm-77-[0-9a-f]{8}$")
+        self.assertNotEqual(ids[0], ids[1])
 
     def test_srun_status_and_signals(self):
         status, _, err = self.run_hosts(["--launch", "srun"], "[ $RANK != 1 ] || exit 85",
