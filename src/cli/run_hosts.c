@@ -259,6 +259,17 @@ static const char *own_path(struct mst__arena *arena)
     return size <= 0 ? "muster" : mst__arena_text(arena, mst_bytes_of(path, (size_t)size));
 }
 
+static bool has_nodes(const struct mst__run_settings *settings)
+{
+    return settings->values[MST_SETTING_NNODES].source >= MST_SOURCE_PET;
+}
+
+/* Whether the job ends when one host is lost. */
+static bool needs_all(const struct mst__run_settings *settings, const struct mst__host_list *hosts)
+{
+    return !has_nodes(settings) || settings->nodes_min == (int64_t)hosts->count;
+}
+
 static int check(const struct mst__run_settings *settings,
                  const struct mst__host_list *hosts,
                  const char *muster,
@@ -272,8 +283,7 @@ static int check(const struct mst__run_settings *settings,
     if (muster == NULL || strchr(muster, '\'') != NULL) {
         return mst__fail(reterr, MST_EINVAL, 0, "--remote-muster: there is a ' in the path");
     }
-    bool has_nodes = settings->values[MST_SETTING_NNODES].source >= MST_SOURCE_PET;
-    if (has_nodes && settings->nodes_min > (int64_t)hosts->count) {
+    if (has_nodes(settings) && settings->nodes_min > (int64_t)hosts->count) {
         return mst__fail(reterr, MST_EINVAL, 0, "there are %zu hosts, fewer than %" PRId64 " nodes",
                          hosts->count, settings->nodes_min);
     }
@@ -304,6 +314,9 @@ static int run_srun(const struct mst__run_settings *settings,
     argv[at++] = "--cpu-bind=none"; /* an agent's workers may use all CPUs of the step */
     argv[at++] = "--kill-on-bad-exit=0";
     argv[at++] = "--input=0"; /* the others do not read it, and would hold it up */
+    if (!needs_all(settings, hosts)) {
+        argv[at++] = "--no-kill"; /* the others go on without a node that fails */
+    }
     if (settings->hosts != NULL) {
         argv[at++] = "--nodelist";
         argv[at++] = settings->hosts;
@@ -353,12 +366,11 @@ int mst__cli_run_hosts(const struct mst__run_settings *settings)
         exit_code =
             rv == MST_EINVAL ? mst__cli_usage_error(COMMAND, "%s", err.msg) : mst__cli_fail(&err);
     } else {
-        bool has_nodes = settings->values[MST_SETTING_NNODES].source >= MST_SOURCE_PET;
         job.cwd = getcwd(cwd, sizeof cwd);
         job.arguments = words.list;
         job.arguments_count = words.count;
         job.below = hosts;
-        job.needs_all = !has_nodes || settings->nodes_min == (int64_t)hosts.count;
+        job.needs_all = needs_all(settings, &hosts);
         const struct mst__relay_signals signals = {.stop = settings->stop_signals,
                                                    .forward = settings->forward_signals,
                                                    .kills_on_second = settings->kills_on_second};

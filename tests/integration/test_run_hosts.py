@@ -488,8 +488,8 @@ class Hosts(unittest.TestCase):
             self.assertNotIn("--hosts", line)
 
     def test_srun_place(self):
-        """The agents follow from their step, so that two launches in one batch script do not
-        meet."""
+        """The agents follow from their step, so that two launches in one batch script do not meet.
+        If they can do without a node, so can srun."""
         directory = tempfile.mkdtemp(dir=self.directory)
         path = os.path.join(directory, "srun")
         with open(path, "w", encoding="utf-8") as file:
@@ -501,14 +501,20 @@ class Hosts(unittest.TestCase):
                 **self.slurm(SLURM_NODEID="0", **variables),
                 "PATH": directory + os.pathsep + os.environ["PATH"]})
             self.assertEqual(result.returncode, 0, result.stderr)
-            return result.stdout.decode().partition(" run ")[2].split()
+            words = result.stdout.decode().split()
+            return words[:words.index("run")], words[words.index("run") + 1:]
 
         one = {"SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n1"}
         for variables in ({}, one):
+            for_srun, for_agents = call(**variables)
             nodes = variables.get("SLURM_JOB_NUM_NODES", "3")
-            self.assertEqual(call(**variables), [f"--nnodes={nodes}", "--", "true"])
-        self.assertEqual(call("--rdzv-id", "mine", MUSTER_RDZV_ENDPOINT="n2:1234"),
-                         ["--nnodes=3", "--rdzv-endpoint=n2:1234", "--rdzv-id=mine", "--", "true"])
+            self.assertEqual(for_agents, [f"--nnodes={nodes}", "--", "true"])
+            self.assertNotIn("--no-kill", for_srun)
+        for_srun, for_agents = call("--nnodes", "2:3", "--rdzv-id", "mine",
+                                    MUSTER_RDZV_ENDPOINT="n2:1234")
+        self.assertEqual(for_agents, ["--nnodes=2:3", "--rdzv-endpoint=n2:1234", "--rdzv-id=mine",
+                                      "--", "true"])
+        self.assertIn("--no-kill", for_srun)
 
     def test_id_within_a_job(self):
         """Launches in one job of a scheduler have ids of their own."""
