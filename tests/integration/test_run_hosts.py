@@ -15,6 +15,7 @@ import time
 import unittest
 
 import harness
+from agents import is_alive
 
 CONNECT = 5
 
@@ -74,15 +75,6 @@ for task in $tasks; do
 done
 exit $status
 """
-
-
-def is_running(pid):
-    """Whether the process is there, and not only its exit status."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def parent_of(pid):
@@ -232,7 +224,7 @@ class Hosts(unittest.TestCase):
         return pids
 
     def assert_gone(self, pids):
-        harness.wait_until(lambda: not any(is_running(pid) for pid in pids), "the end of ssh")
+        harness.wait_until(lambda: not any(is_alive(pid) for pid in pids), "the end of ssh")
 
     def test_host_that_never_starts(self):
         """It is named, and then it is lost like one that cannot be reached."""
