@@ -591,6 +591,7 @@ static int prepare(struct mst__run *run, struct mst_err *reterr)
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     (void)sigaction(SIGPIPE, &ignore, NULL); /* writes fail with EPIPE instead */
     int rv = mst__run_catch_signals(run, reterr);
+    mst__run_watch_parent(run);
     rv = rv == 0 ? make_output(run, reterr) : rv;
     rv = rv == 0 ? mst__events_open(&run->events, settings->events, settings->machine.hostname,
                                     settings->run_id, reterr)
@@ -628,6 +629,7 @@ static void close_handles(struct mst__run *run, bool is_success)
     for (size_t i = 0; i < run->signals_count; i++) {
         uv_close((uv_handle_t *)&run->signals[i], NULL);
     }
+    mst__run_forget_parent(run);
     if (run->has_news) {
         uv_close((uv_handle_t *)&run->news, NULL);
     }

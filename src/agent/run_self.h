@@ -72,6 +72,9 @@ struct mst__run {
     uv_timer_t timer, look;
     uv_signal_t signals[2 * MST_SIGNALS_MAX + 1];
     size_t signals_count;
+    uv_poll_t parent; /* readable when the process that has started this one is gone */
+    int parent_fd;
+    bool has_parent;
 
     struct mst__group group;
     struct mst__group preflight;
@@ -144,6 +147,11 @@ void mst__run_leave(struct mst__run *run, int64_t until_us);
 
 /* Handle the signals of the settings. Returns 0 or MST_ESYS. */
 int mst__run_catch_signals(struct mst__run *run, struct mst_err *reterr);
+
+/* Stop when the parent is gone, if it is a launcher whose death nobody else notices. Without
+ * pidfd_open (Linux 5.3) this does nothing. */
+void mst__run_watch_parent(struct mst__run *run);
+void mst__run_forget_parent(struct mst__run *run);
 
 /* --- run_workers.c --- */
 

@@ -1,10 +1,12 @@
 """`muster run` under schedulers, with their variables and programs faked."""
 
 import os
+import signal
+import sys
 import time
 
 import harness
-from agents import Agent
+from agents import Agent, Child
 from test_run import OK, PREEMPTED, USAGE, Case
 
 
@@ -64,6 +66,39 @@ class Slurm(Case):
         self.assertEqual([agent.wait() for agent in agents], [OK, OK])
         self.assertEqual(sorted(line for agent in agents for line in agent.lines),
                          ["0 0 2 0", "1 1 2 1"])
+
+
+class OpenMpi(Case):
+    # Starts its arguments, and is there until it is killed.
+    MPIRUN = "import signal, subprocess, sys; subprocess.Popen(sys.argv[1:]); signal.pause()"
+
+    def kill_launcher(self, env):
+        """Kill the launcher of a node with this environment. The node goes on, with its output."""
+        go = os.path.join(self.directory, self.id())
+        work = f'trap "echo saved; exit 0" TERM; echo up; until [ -e {go} ]; do sleep 0.02; ' \
+               "done; echo done"
+        launcher = Child(sys.executable, "-c", self.MPIRUN, harness.MUSTER, "run", "--standalone",
+                         "--", "sh", "-c", work, env=env)
+        self.addCleanup(launcher.close)
+        self.addCleanup(os.makedirs, go, exist_ok=True)  # ends a worker that goes on
+        launcher.until("up")
+        launcher.signal(signal.SIGKILL)
+        launcher.process.wait(harness.DEADLINE_S)
+        return launcher, go
+
+    def test_killed_mpirun(self):
+        """A mpirun that is killed ends nobody. The node notices it, and its workers save their
+        work."""
+        launcher, _ = self.kill_launcher({"OMPI_COMM_WORLD_SIZE": "1",
+                                          "OMPI_COMM_WORLD_RANK": "0"})
+        self.assertEqual(launcher.next(), "saved")
+        self.assertIn("muster: mpirun is gone\n", launcher.stderr())
+
+    def test_killed_parent(self):
+        """Any other parent may end, such as a shell."""
+        launcher, go = self.kill_launcher({})
+        os.mkdir(go)
+        self.assertEqual(launcher.next(), "done")
 
 
 if __name__ == "__main__":
