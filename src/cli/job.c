@@ -9,15 +9,18 @@
 #include <unistd.h>
 
 #include "agent/control_store.h"
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "base/unicode.h"
 #include "cli/log.h"
 
 #define STOP_LOOK_MS 50
 #define TABLE_SIZE_MAX MST_MIB(64)
+#define STATE_WIDTH 8 /* of a column of `muster ps` */
 
 /* --- the job --- */
 
@@ -132,18 +135,43 @@ static bool is_lost(const struct mst_status *status, const char *name)
     return status != NULL && status->epoch != 0 && !status->is_cut;
 }
 
+/* Append what a node has written, in one line: a program sees the members of a later version, too.
+ * Outside of strings, control characters can only be blanks. */
+static void put_json(struct mst__buf *table, int *rv, struct mst_bytes text)
+{
+    while (text.size > 0) {
+        uint32_t c = 0;
+        size_t size = mst__unicode_next(text, &c);
+        if (size == 0) {
+            mst__text_put(table, rv, "\\ufffd");
+        } else if (c == '\n' || c == '\r' || c == '\t') {
+            mst__text_put(table, rv, " ");
+        } else if (!mst__unicode_is_shown(c)) {
+            mst__text_put(table, rv, "\\u%04x", (unsigned)c); /* none has more digits */
+        } else if (*rv == 0) {
+            *rv = mst__buf_append(table, mst_bytes_of(text.data, size));
+        }
+        text = mst__bytes_skip(text, size == 0 ? 1 : size);
+    }
+    mst__text_put(table, rv, "\n");
+}
+
+static void put_names(struct mst__buf *table, int *rv, const struct mst__control_node *node)
+{
+    (void)mst__text_put_foreign(table, rv, mst_bytes_str(node->host));
+    mst__text_put(table, rv, " ");
+    (void)mst__text_put_foreign(table, rv, mst_bytes_str(node->node));
+    mst__text_put(table, rv, "\n");
+}
+
 static void put_node(struct mst__buf *table,
                      int *rv,
-                     struct mst_bytes text,
+                     const struct mst__control_node *node,
+                     struct mst_bytes workers,
                      const struct mst_status *status)
 {
-    struct mst__control_node node;
     struct mst__control_worker worker;
-    struct mst_bytes workers;
-    if (!mst__control_node_read(text, &node, &workers)) {
-        return; /* written by a later version */
-    }
-    bool lost = is_lost(status, node.node);
+    bool lost = is_lost(status, node->node);
     while (mst__control_worker_next(&workers, &worker)) {
         mst__text_put(table, rv,
                       "%6" PRId64 " %6" PRId64 " %8" PRId64 " %-8s %4" PRId64 " %8" PRId64 " ",
@@ -151,19 +179,17 @@ static void put_node(struct mst__buf *table,
                       lost                ? "lost"
                       : worker.is_running ? "running"
                                           : "ended",
-                      node.generation, node.restarts);
-        (void)mst__text_put_foreign(table, rv, mst_bytes_str(node.host));
-        mst__text_put(table, rv, " ");
-        (void)mst__text_put_foreign(table, rv, mst_bytes_str(node.node));
-        mst__text_put(table, rv, "\n");
+                      node->generation, node->restarts);
+        put_names(table, rv, node);
     }
-    if (node.workers_count == 0) {
-        mst__text_put(table, rv, "%6s %6s %8s %-8s %4" PRId64 " %8" PRId64 " ", "-", "-", "-",
-                      lost ? "lost" : node.phase, node.generation, node.restarts);
-        (void)mst__text_put_foreign(table, rv, mst_bytes_str(node.host));
-        mst__text_put(table, rv, " ");
-        (void)mst__text_put_foreign(table, rv, mst_bytes_str(node.node));
-        mst__text_put(table, rv, "\n");
+    if (node->workers_count == 0) {
+        mst__text_put(table, rv, "%6s %6s %8s ", "-", "-", "-");
+        size_t length =
+            mst__text_put_foreign(table, rv, mst_bytes_str(lost ? "lost" : node->phase));
+        mst__text_put(table, rv, "%*s %4" PRId64 " %8" PRId64 " ",
+                      (int)(length < STATE_WIDTH ? STATE_WIDTH - length : 0), "", node->generation,
+                      node->restarts);
+        put_names(table, rv, node);
     }
 }
 
@@ -248,11 +274,15 @@ static int show(const struct mst__cli_job *job, const char *argument, void *arg)
     }
     for (size_t i = 0; i < count && rv == 0; i++) {
         struct mst_bytes text = mst_bytes_of(said[i].text.data, said[i].text.size);
+        struct mst__control_node node;
+        struct mst_bytes workers;
+        if (!mst__control_node_read(text, &node, &workers)) {
+            continue; /* no node has written this */
+        }
         if (is_json) {
-            put = put == 0 ? mst__buf_append(&table, text) : put;
-            mst__text_put(&table, &put, "\n");
+            put_json(&table, &put, text);
         } else {
-            put_node(&table, &put, text, status);
+            put_node(&table, &put, &node, workers, status);
         }
     }
     int exit_code = MST_EXIT_OK;

@@ -92,6 +92,24 @@ class Store(Case):
             self.assertNotIn("\u202e".encode(), value)
 
 
+class Agents(Case):
+    """What agents say of themselves is in a store, where anybody can write."""
+
+    def test_ps(self):
+        said = {"node": NAME, "host": EVIL, "phase": EVIL[:8], "workers": []}
+        with harness.Server() as server:
+            where = ("--rdzv-endpoint", f"127.0.0.1:{server.port}", "--rdzv-id", "job")
+            for number, text in enumerate((json.dumps(said, ensure_ascii=False),
+                                           json.dumps(said, indent="\t"), EVIL)):
+                key = f"muster.run/job/nodes/{number}"
+                found = harness.run("store", "set", server.url(), key, text)
+                self.assertEqual(found.returncode, OK, found.stderr)
+            table = self.check(harness.run("ps", *where).stdout)
+            self.assertEqual(table.count(r" \x1b[2J\x1b]0; "), 2, table)
+            nodes = self.check(harness.run("ps", *where, "--json").stdout, is_json=True)
+            self.assertEqual([node["node"] for node in nodes], [NAME] * 2)
+
+
 class Frames(Case):
     def test_name(self):
         """A server refuses control characters in names, and takes all else."""
