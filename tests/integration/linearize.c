@@ -132,7 +132,8 @@ static bool child_stop(struct child *child)
     (void)kill(child->pid, SIGTERM); /* if it has ended already, waitpid tells how */
     pid_t pid = waitpid(child->pid, &status, 0);
     if (pid != child->pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        (void)printf("the server ended with status 0x%x, see %s\n", (unsigned)status,
+        (void)printf("the server ended with %d, see %s\n",
+                     WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status),
                      child->log_file);
         return false;
     }

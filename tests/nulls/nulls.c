@@ -279,7 +279,7 @@ static bool passes(const struct null_call *call)
         return false;
     }
     if (WIFSIGNALED(status)) {
-        (void)printf("FAIL killed by signal %d\n", WTERMSIG(status));
+        (void)printf("FAIL ended with %d\n", -WTERMSIG(status));
     } else {
         (void)printf("%s\n", WEXITSTATUS(status) == 0 ? "ok" : "FAIL");
     }

@@ -155,15 +155,22 @@ class Retry(unittest.TestCase):
         "AssertionError: pickle-tool ended with 134: ''",
         "subprocess.CalledProcessError: Command 'x' died with <Signals.SIGSEGV: 11>.",
         "subprocess.CalledProcessError: Command 'x' returned non-zero exit status 139.",
+        "the server ended with -11, see /tmp/log", "FAIL ended with -6",
+        "[  ERROR   ] --- WIFEXITED(status)",
         # As a shell, libc and other runtimes tell it.
         "Segmentation fault (core dumped)", "Aborted", "sh: line 1: 7 Bus error    muster serve",
         "free(): double free detected in tcache 2", "double free or corruption (!prev)",
         "corrupted size vs. prev_size", "malloc(): invalid size (unsorted)",
+        "malloc_consolidate(): unaligned fastbin chunk detected", "realloc(): invalid next size",
+        "tcache_thread_shutdown(): unaligned tcache chunk detected",
+        "muster: uv.c:7: uv_run: Assertion `loop' failed.",
         "munmap_chunk(): invalid pointer", "*** stack smashing detected ***: terminated",
         "Fatal Python error: Segmentation fault",
         # A store has lost a value or has another one; a seed is broken.
         "AssertionError: 119 != 120 : a value was lost", "AssertionError: lost values: {'a'}",
         "AssertionError: b'5' != b'6'", "AssertionError: None != b'6'",
+        "    self.assertEqual(torch.call(\"get\", \"k\"), \"v\")\nAssertionError: 'w' != 'v'",
+        "    self.assertEqual(store.add(\"n\", 1), 5)\n    ~~~~~^^^^^\nAssertionError: 4 != 5",
         "1 bytes of 0x7ffd0010 and 0x55d0 differ", "FAIL no order explains this history",
         "seed 12 breaks rule ranks: node 3 has the rank of node 4",
     )
@@ -191,7 +198,7 @@ class Retry(unittest.TestCase):
         """What a busy machine explains is run again, whatever numbers are in it."""
         lines = ("AssertionError: 5 != 0 : timed out after 139 s", "AssertionError: 1.39 > 1.0",
                  "AssertionError: 'ended by -6s' != 'ended'", "AssertionError: 1139 != 1140",
-                 "AssertionError: no answer in time: an answer was lost")
+                 "    self.assertEqual(torch.call(\"get\", \"k\"), \"v\")\nTimeoutError: late")
         scripts = {f"t{number}": f"cat <<'END'\n{line}\nEND\n{FAIL}"
                    for number, line in enumerate(lines)}
         with Project(**{name: first(script) for name, script in scripts.items()}) as project:

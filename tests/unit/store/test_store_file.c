@@ -316,7 +316,8 @@ static void test_processes(void **state)
     for (size_t i = 0; i < PROCESSES; i++) {
         int status = -1;
         assert_int_equal(waitpid(children[i], &status, 0), children[i]);
-        assert_int_equal(status, 0);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
     }
     assert_value(store, "n", STR("200"));
     mst_store_close(store);
