@@ -449,6 +449,28 @@ static void test_one_token_for_all(void **state)
     end();
 }
 
+/* Two calls had the token that was refused: the second one uses what the first has got. */
+static void test_token_of_others(void **state)
+{
+    (void)state;
+    static const struct step steps[] = {TOKEN_STEP("one.1"), TOKEN_STEP("two.2")};
+    const struct mst__v3_error refused = {.fate = MST_V3_TOKEN};
+    struct mst__v3_access access[2] = {{.token = NULL}};
+    BEGIN_AS(steps, "me");
+    for (size_t i = 0; i < 2; i++) {
+        assert_ok(mst__v3_access(v3, "/kv/range", true, plenty(), &access[i], &err));
+        assert_string_equal(access[i].token, "one.1");
+    }
+    for (size_t i = 0; i < 2; i++) {
+        struct mst__v3_trial trial = {0};
+        assert_ok(mst__v3_recover(v3, &access[i], &refused, true, plenty(), &trial, &err));
+        assert_ok(mst__v3_access(v3, "/kv/range", true, plenty(), &access[i], &err));
+        assert_string_equal(access[i].token, "two.2");
+        mst__v3_access_close(&access[i]);
+    }
+    end();
+}
+
 /* Authentication is off, and switched on later. */
 static void test_token_late(void **state)
 {
@@ -488,6 +510,13 @@ static void expect_event(struct mst__v3_watch *watch, const char *key, int64_t r
     assert_int_equal(events.items[0].kv.mod_revision, revision);
     assert_bytes_str(mst_bytes_of(events.items[0].kv.key.data, events.items[0].kv.key.size), key);
     mst__v3_events_close(&events);
+}
+
+/* Go on with the first answer that did not end. */
+static void send_more(const char *text)
+{
+    size_t size = strlen(text);
+    assert_int_equal(send(open_fds[0], text, size, MSG_NOSIGNAL), size);
 }
 
 /* The stream ends in every possible way; each new one begins after the last event, and repeated
@@ -563,6 +592,79 @@ static void test_watch_is_checked(void **state)
     end();
 }
 
+/* A check that was cut short by its caller says nothing about the member, and nothing is left of it
+ * when the stream has moved on. */
+static void test_watch_check_cut_short(void **state)
+{
+    (void)state;
+    static const struct step steps[] = {
+        {"POST /v3/watch", 200 | STAYS, CREATED EVENT("YQ==", "5"), "\"start_revision\":\"5\""},
+        {"POST /v3/maintenance/status", STAYS, NULL, NULL},
+        {"POST /v3/maintenance/status", 200, STATUS("2"), NULL},
+    };
+    BEGIN(steps);
+    struct mst__v3_watched watched = {.key = BYTES("a")};
+    struct mst__v3_watch *watch = NULL;
+    assert_ok(mst__v3_watch_new(v3, &watched, 1, 5, &watch, &err));
+    mst__v3_watch_set_patience(watch, 100, PLENTY_MS);
+    expect_event(watch, "a", 5);
+    struct mst__v3_events events = {0};
+    while (atomic_load(&script_at) < 2) { /* it is asked */
+        assert_int_equal(mst__v3_watch_next(watch, mst__until_in(50), &events, &err), MST_ETIMEOUT);
+    }
+    send_more(EVENT("YQ==", "6"));
+    expect_event(watch, "a", 6);
+    mst__v3_watch_set_patience(watch, 1500, 1000);
+    assert_int_equal(mst__v3_watch_next(watch, mst__until_in(2000), &events, &err), MST_ETIMEOUT);
+    send_more(EVENT("YQ==", "7"));
+    expect_event(watch, "a", 7);
+    mst__v3_watch_close(watch);
+    end();
+}
+
+/* Two names of the server: two endpoints. */
+static void begin_again_with_two(void)
+{
+    mst__v3_free(v3);
+    v3 = NULL;
+    struct mst__endpoint endpoints[] = {endpoint, endpoint};
+    memcpy(endpoints[1].host, "localhost", sizeof "localhost");
+    struct mst__http_options options = {
+        .endpoints = endpoints, .endpoint_count = 2, .patience_ms = 100};
+    assert_ok(mst__v3_new(&options, &v3, &err));
+}
+
+/* A member without a leader is left, by calls and by watches, and so is one that ends a stream. */
+static void test_member_is_left(void **state)
+{
+    (void)state;
+    static const struct step steps[] = {
+        {"POST /v3/kv/range", 503, "{\"code\":14,\"message\":\"etcdserver: no leader\"}", NULL},
+        {"POST /v3/kv/range", 200, EMPTY, NULL},
+        {"POST /v3/watch", 200, CREATED EVENT("YQ==", "5"), "\"start_revision\":\"5\""},
+        {"POST /v3/watch", 200 | STAYS,
+         CREATED EVENT("YQ==", "6") "{\"error\":{\"grpc_code\":14,\"http_code\":503,"
+                                    "\"message\":\"etcdserver: no leader\"}}\n",
+         "\"start_revision\":\"6\""},
+        {"POST /v3/watch", 200 | STAYS, CREATED EVENT("YQ==", "7"), "\"start_revision\":\"7\""},
+    };
+    BEGIN(steps);
+    begin_again_with_two();
+    assert_ok(do_range());
+    assert_int_equal(mst__v3_current(v3), 1);
+    struct mst__v3_watched watched = {.key = BYTES("a")};
+    struct mst__v3_watch *watch = NULL;
+    assert_ok(mst__v3_watch_new(v3, &watched, 1, 5, &watch, &err));
+    expect_event(watch, "a", 5);
+    assert_int_equal(mst__v3_current(v3), 1);
+    expect_event(watch, "a", 6);
+    assert_int_equal(mst__v3_current(v3), 0);
+    expect_event(watch, "a", 7);
+    assert_int_equal(mst__v3_current(v3), 1);
+    mst__v3_watch_close(watch);
+    end();
+}
+
 /* The endpoint of a stream that other calls have left: the stream follows, long before its silence
  * is noticed. One that accepts connections and does nothing stands for a member that hangs. */
 static void test_watch_follows(void **state)
@@ -575,14 +677,7 @@ static void test_watch_follows(void **state)
         {"POST /v3/watch", 200 | STAYS, CREATED EVENT("YQ==", "6"), "\"start_revision\":\"6\""},
     };
     BEGIN(steps);
-    mst__v3_free(v3);
-    v3 = NULL;
-    /* Two names of one server: two endpoints. */
-    struct mst__endpoint endpoints[] = {endpoint, endpoint};
-    memcpy(endpoints[1].host, "localhost", sizeof "localhost");
-    struct mst__http_options options = {
-        .endpoints = endpoints, .endpoint_count = 2, .patience_ms = 100};
-    assert_ok(mst__v3_new(&options, &v3, &err));
+    begin_again_with_two();
     struct mst__v3_watched watched = {.key = BYTES("a")};
     struct mst__v3_watch *watch = NULL;
     assert_ok(mst__v3_watch_new(v3, &watched, 1, 5, &watch, &err));
@@ -690,23 +785,16 @@ static void test_watch_token(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_etcd_33),
-        cmocka_unit_test(test_prefix_by_trial),
-        cmocka_unit_test(test_no_gateway),
-        cmocka_unit_test(test_write_unknown),
-        cmocka_unit_test(test_write_no_leader),
-        cmocka_unit_test(test_read_again),
-        cmocka_unit_test(test_grant_again),
-        cmocka_unit_test(test_token),
-        cmocka_unit_test(test_token_refused),
-        cmocka_unit_test(test_token_late),
-        cmocka_unit_test(test_watch_resumes),
-        cmocka_unit_test(test_watch_ranges),
-        cmocka_unit_test(test_watch_token),
-        cmocka_unit_test(test_one_token_for_all),
-        cmocka_unit_test(test_watch_is_checked),
-        cmocka_unit_test(test_watch_follows),
-        cmocka_unit_test(test_watch_progress_of_one),
+        cmocka_unit_test(test_etcd_33),          cmocka_unit_test(test_prefix_by_trial),
+        cmocka_unit_test(test_no_gateway),       cmocka_unit_test(test_write_unknown),
+        cmocka_unit_test(test_write_no_leader),  cmocka_unit_test(test_read_again),
+        cmocka_unit_test(test_grant_again),      cmocka_unit_test(test_token),
+        cmocka_unit_test(test_token_refused),    cmocka_unit_test(test_token_late),
+        cmocka_unit_test(test_watch_resumes),    cmocka_unit_test(test_watch_ranges),
+        cmocka_unit_test(test_watch_token),      cmocka_unit_test(test_one_token_for_all),
+        cmocka_unit_test(test_watch_is_checked), cmocka_unit_test(test_watch_check_cut_short),
+        cmocka_unit_test(test_watch_follows),    cmocka_unit_test(test_member_is_left),
+        cmocka_unit_test(test_token_of_others),  cmocka_unit_test(test_watch_progress_of_one),
     };
     return MST_RUN_TESTS(tests);
 }
