@@ -225,8 +225,9 @@ static int put_end(struct mst__ending *ending,
 
 /* --- failed --- */
 
-/* Use one restart of the budget. @ret_count: how many were used in this window. Only one node of
- * a round gets here, so the loop hardly ever runs twice. */
+/* Use one restart of the budget, unless an earlier try has done so for this round. @ret_count: how
+ * many were used in this window. Only one node of a round gets here, so the loop hardly ever runs
+ * twice. */
 static int budget_use(struct mst__ending *ending, int64_t *ret_count, struct mst_err *reterr)
 {
     struct mst_buffer value;
@@ -237,6 +238,10 @@ static int budget_use(struct mst__ending *ending, int64_t *ret_count, struct mst
         int64_t now_us = mst__clock_wall_us();
         struct mst_bytes stored = mst_bytes_of(value.data, value.size);
         used = restarts_parse(stored);
+        if (used.round == ending->number) {
+            *ret_count = used.count;
+            break;
+        }
         bool is_over =
             ending->budget.window_us > 0 && now_us - used.since_us >= ending->budget.window_us;
         if (used.count <= 0 || is_over) {
@@ -255,6 +260,18 @@ static int budget_use(struct mst__ending *ending, int64_t *ret_count, struct mst
     }
     mst_buffer_free(&value);
     return rv;
+}
+
+/* Whether the stored cause of the round is a failure of this node. */
+static bool is_own_cause(const struct mst__ending *ending)
+{
+    struct mst_buffer frame;
+    bool is_own = false;
+    if (get_frame(ending->round, CAUSE_KEY, MST_JOB_REOPENED, &frame) == 0 && frame.size > 0) {
+        is_own = mst__bytes_equal(message_of(&frame).u.reopened.name, mst_bytes_str(ending->node));
+    }
+    mst_buffer_free(&frame);
+    return is_own;
 }
 
 static int say_failed(struct mst__ending *ending,
@@ -278,11 +295,12 @@ static int say_failed(struct mst__ending *ending,
     bool is_first = false;
     int64_t count = 0;
     int rv = put_first(ending, ending->round, CAUSE_KEY, &message, &is_first, reterr);
-    if (rv == 0 && is_first) {
+    is_first = rv == 0 && (is_first || is_own_cause(ending)); /* or was, before an error */
+    if (is_first) {
         rv = budget_use(ending, &count, reterr);
     }
     bool is_end = ending->budget.is_limited && count > (int64_t)ending->budget.restarts_max;
-    if (rv == 0 && is_first && is_end) {
+    if (rv == 0 && is_end) {
         rv = put_end(ending, MST_JOB_OUTCOME_FAILED, &cause, reterr);
         *ret_closes = rv == 0;
     }
