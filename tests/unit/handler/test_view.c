@@ -35,6 +35,8 @@ static void assert_notice(enum mst_notice_kind kind, int64_t round)
 {
     struct mst_notice *notice;
     struct mst_err err;
+    struct pollfd news = {.fd = owner.news_fd, .events = POLLIN};
+    assert_int_equal(poll(&news, 1, 0), 1);
     assert_int_equal(mst__view_take(&view, 0, &notice, &err), 0);
     assert_int_equal(notice->kind, kind);
     assert_int_equal(notice->round, round);
@@ -51,6 +53,39 @@ static void assert_nothing(void)
     assert_int_equal(mst__view_take(&view, 0, &notice, &err), MST_ETIMEOUT);
 }
 
+static void complete(int64_t round)
+{
+    mst__owner_lock(&owner);
+    owner.is_joined = true;
+    mst__view_complete(&view, round);
+    mst__owner_unlock(&owner);
+}
+
+static void forget(void)
+{
+    owner.thread = pthread_self(); /* only the owner may reset */
+    mst__view_reset(&view);
+}
+
+/* The members of the round are told that @name is lost, as the only one since the last news. */
+static void assert_only_lost(const char *name)
+{
+    struct mst_notice *notice;
+    struct mst_err err;
+    assert_int_equal(mst__view_take(&view, 0, &notice, &err), 0);
+    assert_int_equal(notice->kind, MST_NOTICE_LOST);
+    assert_int_equal(notice->node_count, 1);
+    assert_string_equal(notice->nodes[0].name, name);
+    mst_notice_free(notice);
+}
+
+static void lose(const char *name, int64_t count)
+{
+    const struct mst_changes changes = {.size = sizeof changes, .participants_lost = count};
+    mst__view_lost(&view, mst_bytes_str(name), 1, false);
+    mst__view_publish(&view, &changes);
+}
+
 /* A server may seal a round and expel the node in one breath: the first news is the round. */
 static void changes_wait_for_the_round(void **state)
 {
@@ -58,9 +93,7 @@ static void changes_wait_for_the_round(void **state)
     const struct mst_changes changes = {.size = sizeof changes, .expelled = true};
     mst__view_publish(&view, &changes);
     assert_nothing();
-    mst__owner_lock(&owner);
-    mst__view_complete(&view, 7);
-    mst__owner_unlock(&owner);
+    complete(7);
     assert_notice(MST_NOTICE_COMPLETE, 7);
     assert_notice(MST_NOTICE_EXPELLED, 7);
     assert_nothing();
@@ -84,13 +117,10 @@ static void news_go_with_their_round(void **state)
 {
     (void)state;
     const struct mst_changes changes = {.size = sizeof changes, .participants_lost = 1};
-    mst__owner_lock(&owner);
-    mst__view_complete(&view, 7);
-    mst__owner_unlock(&owner);
+    complete(7);
     mst__view_lost(&view, mst_bytes_str("gone"), 1, false);
     mst__view_publish(&view, &changes);
-    owner.thread = pthread_self(); /* only the owner may reset */
-    mst__view_reset(&view);
+    forget();
     assert_nothing();
     struct mst_changes now = {.size = sizeof now};
     assert_false(mst__view_get(&view, &now));
@@ -101,9 +131,7 @@ static void waiting_nodes_go(void **state)
 {
     (void)state;
     struct mst_changes changes = {.size = sizeof changes, .nodes_waiting = 1};
-    mst__owner_lock(&owner);
-    mst__view_complete(&view, 7);
-    mst__owner_unlock(&owner);
+    complete(7);
     assert_notice(MST_NOTICE_COMPLETE, 7);
     mst__view_publish(&view, &changes);
     changes.nodes_waiting = 2;
@@ -121,6 +149,84 @@ static void waiting_nodes_go(void **state)
     assert_nothing();
 }
 
+/* A round that nobody asks for any more. */
+static void outcome_that_is_not_wanted(void **state)
+{
+    (void)state;
+    complete(7);
+    assert_true(mst__view_forget(&view));
+    assert_nothing();
+    assert_false(mst__view_forget(&view));
+}
+
+/* The first news of a kind keeps its place, and each node is named once. */
+static void news_come_in_order(void **state)
+{
+    (void)state;
+    struct mst_changes changes = {.size = sizeof changes, .nodes_waiting = 1};
+    complete(7);
+    assert_notice(MST_NOTICE_COMPLETE, 7);
+    mst__view_publish(&view, &changes);
+    changes.participants_lost = 1;
+    mst__view_publish(&view, &changes);
+    changes.nodes_waiting = 2;
+    mst__view_publish(&view, &changes);
+    assert_notice(MST_NOTICE_WAITING, 7);
+    assert_notice(MST_NOTICE_LOST, 7);
+    assert_nothing();
+}
+
+static void nodes_are_named_once(void **state)
+{
+    (void)state;
+    struct mst_changes now;
+    struct mst_err err;
+    complete(7);
+    assert_notice(MST_NOTICE_COMPLETE, 7);
+    lose("a", 1);
+    assert_only_lost("a");
+    lose("b", 2);
+    assert_only_lost("b");
+    lose("c", 3);
+    assert_int_equal(mst__view_poll(&view, 0, &now, &err), 0);
+    assert_nothing();
+    lose("d", 4);
+    assert_only_lost("d");
+    lose("e", 5);
+    forget();
+    complete(8);
+    assert_notice(MST_NOTICE_COMPLETE, 8);
+    lose("f", 1);
+    assert_only_lost("f");
+    assert_nothing();
+}
+
+/* Only the last state counts, and a round begins with a reachable authority. */
+static void reachable_or_not(void **state)
+{
+    (void)state;
+    const struct mst_err trouble = {.code = MST_ECONN};
+    struct mst_changes now;
+    struct mst_err err;
+    complete(7);
+    assert_notice(MST_NOTICE_COMPLETE, 7);
+    mst__view_reach(&view, &trouble);
+    mst__view_reach(&view, NULL);
+    mst__view_reach(&view, &trouble);
+    assert_notice(MST_NOTICE_UNREACHABLE, 7);
+    assert_nothing();
+    mst__view_reach(&view, NULL);
+    assert_notice(MST_NOTICE_REACHABLE, 7);
+    mst__view_reach(&view, &trouble);
+    assert_int_equal(mst__view_poll(&view, 0, &now, &err), MST_ETIMEOUT); /* it tells no trouble */
+    assert_nothing();
+    forget();
+    complete(8);
+    assert_notice(MST_NOTICE_COMPLETE, 8);
+    mst__view_reach(&view, &trouble);
+    assert_notice(MST_NOTICE_UNREACHABLE, 8);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -128,6 +234,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(no_changes_of_a_round_that_failed, start, stop),
         cmocka_unit_test_setup_teardown(news_go_with_their_round, start, stop),
         cmocka_unit_test_setup_teardown(waiting_nodes_go, start, stop),
+        cmocka_unit_test_setup_teardown(outcome_that_is_not_wanted, start, stop),
+        cmocka_unit_test_setup_teardown(news_come_in_order, start, stop),
+        cmocka_unit_test_setup_teardown(nodes_are_named_once, start, stop),
+        cmocka_unit_test_setup_teardown(reachable_or_not, start, stop),
     };
     return MST_RUN_TESTS(tests);
 }

@@ -60,6 +60,18 @@ static void long_texts(void **state)
     }
 }
 
+/* What is not shown becomes a blank, however many bytes it has; so does a byte that is no text. */
+static void hidden_texts(void **state)
+{
+    (void)state;
+    struct mst__word word;
+    mst__word_finish(&word, 0,
+                     "a\x1b[2Jb\nc\xe2\x80\xae"
+                     "d\xff\xfe\xc3\xa4");
+    assert_string_equal(word.text, "a [2Jb c d  \xc3\xa4");
+    assert_int_equal(word.cause.text.size, strlen(word.text));
+}
+
 /* A backend without finish and restart fails with MST_ENOTSUP. */
 static void no_words(void **state)
 {
@@ -86,13 +98,14 @@ int main(void)
         {.backend = "muster", .endpoint = f->text, .options = options, .has_authority = true},
         {.backend = "c10d", .endpoint = f->text, .options = options},
     };
-    struct CMUnitTest tests[3 + 2 * WORK_SUITE_TESTS] = {
+    struct CMUnitTest tests[4 + 2 * WORK_SUITE_TESTS] = {
         cmocka_unit_test(budget),
         cmocka_unit_test(long_texts),
+        cmocka_unit_test(hidden_texts),
         cmocka_unit_test(no_words),
     };
     for (size_t i = 0; i < 2; i++) {
-        work_suite_add(&suites[i], tests + 3 + i * WORK_SUITE_TESTS);
+        work_suite_add(&suites[i], tests + 4 + i * WORK_SUITE_TESTS);
     }
     int rv = MST_RUN_TESTS(tests);
     (void)fixture_close(&state);

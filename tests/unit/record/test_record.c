@@ -686,15 +686,19 @@ static int64_t look_soon(void *self)
 }
 
 /* The address of an earlier round is for an agent of torch, which publishes it only once; only if
- * it is rank 0 again, and if its agents do not publish another one in every round. */
+ * it is rank 0 again, and if its agents do not publish another one in every round. It is used soon:
+ * nobody can tell whether another one comes. */
 static void earlier_addresses(void **state)
 {
     struct fixture *f = *state;
     static const struct {
         const char *master;
-        bool is_repeated;
+        bool is_shared, is_repeated;
         bool is_known; /* the earlier address is used */
-    } rows[] = {{"node00", false, true}, {"node02", false, false}, {"node00", true, false}};
+    } rows[] = {{"node00", true, false, true},
+                {"node02", true, false, false},
+                {"node00", true, true, false},
+                {"node00", false, false, false}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct mst_store *first = server_store(f);
         struct mst_store *second = NULL;
@@ -705,12 +709,13 @@ static void earlier_addresses(void **state)
             .rank = 1,
             .master = "node00",
             .call_ms = PLENTY_MS,
-            .wait_ms = SHORT_MS,
+            .wait_ms = rows[i].is_known ? PLENTY_MS : SHORT_MS,
             .is_repeated = rows[i].is_repeated,
             .wake_fd = -1,
             .watch = look_soon,
         };
         mst__bootstrap_init(&bootstrap, "node01", NULL, &(const struct mst_log){.level = 0});
+        bootstrap.is_shared = rows[i].is_shared;
         assert_ok(mst_store_set(first, STR("MASTER_ADDR"), STR("node00"), PLENTY_MS, &err));
         assert_ok(mst_store_set(first, STR("MASTER_PORT"), STR("4711"), PLENTY_MS, &err));
         assert_ok(mst__bootstrap_run(&bootstrap, &round, &info, &err));
@@ -718,13 +723,39 @@ static void earlier_addresses(void **state)
         assert_ok(mst_store_prefix(first, STR("next"), &second, &err));
         round.store = second;
         round.master = rows[i].master;
+        int64_t begin_ms = mst__clock_ms();
         assert_ok(mst__bootstrap_run(&bootstrap, &round, &info, &err));
+        assert_true(mst__clock_ms() - begin_ms < PLENTY_MS / 2);
         assert_string_equal(info.addr, rows[i].is_known ? "node00" : "");
         assert_int_equal(info.port, rows[i].is_known ? 4711 : 0);
         mst__bootstrap_close(&bootstrap);
         mst_store_close(second);
         mst_store_close(first);
     }
+}
+
+/* A node that is no longer rank 0 serves no longer. */
+static void former_rank_0(void **state)
+{
+    struct fixture *f = *state;
+    struct mst_store *store = server_store(f);
+    struct mst__bootstrap bootstrap;
+    struct mst__bootstrap_info info;
+    struct mst__bootstrap_round round = {.store = store,
+                                         .master = "node00",
+                                         .call_ms = PLENTY_MS,
+                                         .wait_ms = PLENTY_MS,
+                                         .wake_fd = -1,
+                                         .watch = look_soon};
+    mst__bootstrap_init(&bootstrap, "127.0.0.1", NULL, &(const struct mst_log){.level = 0});
+    assert_ok(mst__bootstrap_run(&bootstrap, &round, &info, &err));
+    assert_non_null(bootstrap.hosted);
+    assert_int_equal(info.port, mst__hosted_port(bootstrap.hosted));
+    round.rank = 1;
+    assert_ok(mst__bootstrap_run(&bootstrap, &round, &info, &err));
+    assert_null(bootstrap.hosted);
+    mst__bootstrap_close(&bootstrap);
+    mst_store_close(store);
 }
 
 static void without_sharing(void **state)
@@ -943,6 +974,7 @@ int main(void)
         WITH_SERVER(rank_0_dies_before_it_tells),
         WITH_SERVER(what_was_told_is_found),
         WITH_SERVER(earlier_addresses),
+        WITH_SERVER(former_rank_0),
         WITH_SERVER(without_sharing),
         WITH_SERVER(events_are_told),
         WITH_SERVER(from_many_threads),
