@@ -117,6 +117,13 @@ static void slurm_steps(void **state)
     assert_value(scheduler.node_rank, "1", "SLURM_PROCID");
     assert_value(scheduler.endpoint, "n2:29708", "SLURM_STEP_NODELIST");
     assert_null(scheduler.nproc.text);
+    /* A step on some nodes of its job. */
+    scheduler = READ("n3", "SLURM_JOB_ID=5", "SLURM_STEP_ID=4", "SLURM_STEP_NUM_NODES=2",
+                     "SLURM_JOB_NUM_NODES=4", "SLURM_NNODES=4", "SLURM_STEP_NODELIST=n[2-3]",
+                     "SLURM_JOB_NODELIST=n[1-4]", "SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=1",
+                     "SLURM_NODEID=1");
+    assert_value(scheduler.nnodes, "2", "SLURM_STEP_NUM_NODES");
+    assert_value(scheduler.node_rank, "1", "SLURM_NODEID");
 }
 
 /* Steps of a job run at the same time on the same nodes, and so do jobs. */

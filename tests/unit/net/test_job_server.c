@@ -140,6 +140,30 @@ static void old_connections_are_not_heard(void **state)
     (void)close(nodes[1]);
 }
 
+/* A session that another process has ended, and whose connection announces another one before it
+ * was told: it hears both, in order. */
+static void ended_sessions_are_told(void **state)
+{
+    struct fixture *f = *state;
+    int nodes[] = {node_new(f), node_new(f)};
+    struct mst__job_message announce = announcement("node", 1);
+    put_message(&f->bytes, &announce);
+    send_all(f, nodes[0]);
+    assert_int_equal(frame_await(f, nodes[0]), MST_JOB_WELCOME);
+    announce = announcement("node", 2);
+    announce.u.announce.announcement.incarnation = 2;
+    put_message(&f->bytes, &announce);
+    send_unread(f, nodes + 1, 1);
+    announce = announcement("other", 3);
+    put_message(&f->bytes, &announce);
+    send_unread(f, nodes, 1);
+    assert_int_equal(frame_await(f, nodes[0]), MST_JOB_EXPELLED);
+    assert_int_equal(frame_await(f, nodes[0]), MST_JOB_WELCOME);
+    assert_int_equal(frame_await(f, nodes[1]), MST_JOB_WELCOME);
+    (void)close(nodes[0]);
+    (void)close(nodes[1]);
+}
+
 /* The last node of a job is lost, and its connection ends because there is no memory to tell it:
  * the job is forgotten in the same turn. */
 static void jobs_end_while_they_are_told(void **state)
@@ -538,7 +562,7 @@ int main(void)
         CASE(idle_jobs_are_counted),           CASE(full_server_refuses),
         CASE(changed_jobs_are_listed),         CASE(lost_nodes_are_remembered),
         CASE(only_a_node_gives_way),           CASE(a_node_gives_way),
-        CASE(not_to_a_loopback_server),
+        CASE(not_to_a_loopback_server),        CASE(ended_sessions_are_told),
     };
     return MST_RUN_TESTS(tests);
 }

@@ -186,6 +186,39 @@ static void idle_ones_are_closed(void **state)
     mst__pool_close(&pool);
 }
 
+/* The newest idle connection is taken, unless a fresh one is wanted; that takes the place of an
+ * idle one if there is no other. One with many cancellations outstanding is not kept. */
+static void which_one_is_taken(void **state)
+{
+    const struct fixture *f = *state;
+    struct mst__pool pool;
+    struct mst__pool_conn *conns[MST_POOL_MAX];
+    struct mst__pool_conn *conn = NULL;
+    pool_open(&pool, f);
+    for (size_t i = 0; i < MST_POOL_MAX; i++) {
+        assert_ok(mst__pool_get(&pool, MST_POOL_SHORT, mst__until_in(PLENTY_MS), &conns[i], &err));
+    }
+    for (size_t i = 0; i < MST_POOL_MAX; i++) {
+        mst__pool_put(&pool, conns[i]);
+    }
+    assert_ok(mst__pool_get(&pool, MST_POOL_SHORT, mst__until_in(PLENTY_MS), &conn, &err));
+    assert_ptr_equal(conn, conns[MST_POOL_MAX - 1]);
+    assert_int_equal(pool.connects, MST_POOL_MAX);
+    mst__pool_put(&pool, conn);
+    assert_ok(mst__pool_get(&pool, MST_POOL_FRESH, mst__until_in(PLENTY_MS), &conn, &err));
+    assert_int_equal(pool.connects, MST_POOL_MAX + 1);
+    assert_int_equal(pool.open_count, MST_POOL_MAX);
+    conn->unconfirmed = 16;
+    mst__pool_put(&pool, conn);
+    assert_int_equal(pool.open_count, MST_POOL_MAX);
+    conn = pool.idle;
+    pool.idle = conn->next;
+    conn->unconfirmed = 17;
+    mst__pool_put(&pool, conn);
+    assert_int_equal(pool.open_count, MST_POOL_MAX - 1);
+    mst__pool_close(&pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +226,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(waiting_ones_are_not_counted, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(some_waiting_ones_are_kept, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(idle_ones_are_closed, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(which_one_is_taken, fixture_open, fixture_close),
     };
     return MST_RUN_TESTS(tests);
 }

@@ -225,11 +225,34 @@ static void many_keys(struct mst_store *store)
     assert_fails(mst_store_wait(store, more, COUNT + 1, SHORT_MS, &err), MST_ETIMEOUT, "wait 'k0'");
 }
 
+/* More bytes than one transaction takes. */
+static void large_values(struct mst_store *store)
+{
+    enum { COUNT = 4, SIZE = 600 * 1024 };
+    static const char *const names[COUNT] = {"l0", "l1", "l2", "l3"};
+    static char large[SIZE];
+    struct mst_bytes keys[COUNT];
+    struct mst_bytes values[COUNT];
+    struct mst_buffer found[COUNT] = {{0}};
+    memset(large, 'v', sizeof large);
+    for (size_t i = 0; i < COUNT; i++) {
+        keys[i] = STR(names[i]);
+        values[i] = mst_bytes_of(large, sizeof large - i);
+    }
+    assert_ok(mst_store_multi_set(store, keys, values, COUNT, PLENTY_MS, &err));
+    assert_ok(mst_store_multi_get(store, keys, COUNT, PLENTY_MS, found, &err));
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_bytes(mst_bytes_of(found[i].data, found[i].size), values[i]);
+        mst_buffer_free(&found[i]);
+    }
+}
+
 static void test_many_keys(void **state)
 {
     (void)state;
     NEEDS_ETCD();
     on_each(many_keys);
+    on_each(large_values);
 }
 
 /* --- how keys lie in etcd --- */

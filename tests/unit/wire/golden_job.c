@@ -1,6 +1,7 @@
 /* unit/wire/golden_job.c - the bytes of each message of a job, as releases write them.
  *
  * No two fields of a message have the same value, so that an exchange shows. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/limits.h"
@@ -250,6 +251,12 @@ static const uint8_t numbers[][2] = {
     {NUMBER_GONE, MST_JOB_GONE_LEFT},
     {NUMBER_GONE, MST_JOB_GONE_FINISHED},
 };
+
+/* Refusals have numbers without names; these are those of 0.2.0. */
+static_assert(MST_REFUSAL_CLOSED == 1 && MST_REFUSAL_SETTINGS == 2 && MST_REFUSAL_STALE == 3 &&
+                  MST_REFUSAL_TWIN == 4 && MST_REFUSAL_CLAIM == 5 && MST_REFUSAL_MALFORMED == 6 &&
+                  MST_REFUSAL_FULL == 7 && MST_REFUSAL_MEMORY == 8,
+              "what a node of 0.2.0 reads");
 
 /* --- values as text --- */
 
