@@ -132,6 +132,11 @@ def text_of(pointer: Any) -> str:
     return raw.decode(errors="backslashreplace")
 
 
+def shown(text: str) -> str:
+    """As it can be printed: what is no plain text, such as control characters, as an escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def error_of(code: int, err: Any) -> MusterError:
     """The exception for the code that a call has returned, with the text of its struct mst_err."""
     name = text_of(lib.mst_errname(code))

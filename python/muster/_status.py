@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Callable, Optional, TypeVar
 
 from muster._binding import ffi, lib
-from muster._errors import check, text_of
+from muster._errors import check, shown, text_of
 from muster._handle import Timeout, milliseconds
 from muster._params import Option, new_params
 from muster._store import taken
@@ -79,8 +79,8 @@ def status(endpoint: str = "", run_id: str = "", *, backend: str = "muster",
 
 
 def summary_of(params: Any, timeout_ms: int, expect: Optional[str]) -> str:
-    """What a job does or waits for, in a sentence or two."""
-    return _look(params, timeout_ms, expect, lambda status: text_of(status.summary))
+    """What a job does or waits for, in a sentence or two, to be printed."""
+    return _look(params, timeout_ms, expect, lambda status: shown(text_of(status.summary)))
 
 
 def jobs(endpoint: str = "", *, timeout: Timeout = None) -> list[dict[str, Any]]:

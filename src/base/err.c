@@ -12,6 +12,7 @@
 
 #include "base/assert.h"
 #include "base/limits.h"
+#include "base/unicode.h"
 
 static void on_alarm(int number)
 {
@@ -117,17 +118,20 @@ static void err_drop_halves(char *text)
     text[to] = '\0';
 }
 
-/* Store @whole, cut to the size of the message. */
+/* Store @whole, cut to the size of the message. Names and reasons of peers may be in it, and
+ * programs print it as it is: what is not plain text is made visible. */
 static void err_set(struct mst_err *err, char whole[ERR_WHOLE_SIZE])
 {
+    char shown[ERR_WHOLE_SIZE];
     err_drop_halves(whole);
-    size_t size = strlen(whole);
+    mst__unicode_show(mst_bytes_str(whole), shown, sizeof shown);
+    size_t size = strlen(shown);
     if (size < sizeof err->msg) {
-        memcpy(err->msg, whole, size + 1);
+        memcpy(err->msg, shown, size + 1);
         return;
     }
-    size = err_cut(whole, sizeof err->msg - sizeof ERR_MORE);
-    memcpy(err->msg, whole, size);
+    size = err_cut(shown, sizeof err->msg - sizeof ERR_MORE);
+    memcpy(err->msg, shown, size);
     memcpy(err->msg + size, ERR_MORE, sizeof ERR_MORE);
 }
 

@@ -5,6 +5,7 @@
 #include "base/unicode.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* First and last of each run of letters, digits and other numerals beyond ASCII. */
 static const uint32_t word_runs[][2] = {
@@ -225,4 +226,16 @@ size_t mst__unicode_take_shown(struct mst_bytes *text, char ret_shown[MST_UNICOD
     ret_shown[length] = '\0';
     *text = mst_bytes_of(text->data + size, text->size - size);
     return length;
+}
+
+void mst__unicode_show(struct mst_bytes text, char *ret_text, size_t size)
+{
+    char shown[MST_UNICODE_SHOWN_SIZE];
+    size_t used = 0;
+    size_t length;
+    while ((length = mst__unicode_take_shown(&text, shown)) > 0 && used + length < size) {
+        memcpy(ret_text + used, shown, length);
+        used += length;
+    }
+    ret_text[used] = '\0';
 }

@@ -31,6 +31,10 @@ bool mst__unicode_is_shown(uint32_t c);
  * Returns the length of @ret_shown; 0 if @text is empty. */
 size_t mst__unicode_take_shown(struct mst_bytes *text, char ret_shown[MST_UNICODE_SHOWN_SIZE]);
 
+/* Write all of @text to @ret_text in that form, cut off between two characters if it has no room in
+ * @size bytes with a NUL. */
+void mst__unicode_show(struct mst_bytes text, char *ret_text, size_t size);
+
 /* @text without leading and trailing blanks. */
 struct mst_bytes mst__unicode_trim(struct mst_bytes text);
 

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/json_writer.h"
 #include "base/limits.h"
+#include "base/unicode.h"
 
 #define LINE_SIZE_MAX MST_KIB(64)
 
@@ -24,11 +25,13 @@ void mst__event(const struct mst__events *events,
     if (events->fn == NULL) {
         return;
     }
+    char given[MST_EVENT_MESSAGE_SIZE];
     char message[MST_EVENT_MESSAGE_SIZE];
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(message, sizeof message, format, args); /* cut off when long */
+    (void)vsnprintf(given, sizeof given, format, args); /* cut off when long */
     va_end(args);
+    mst__unicode_show(mst_bytes_str(given), message, sizeof message); /* names of others */
     struct mst_event event = {
         .size = sizeof event,
         .name = name,

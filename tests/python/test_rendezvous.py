@@ -11,6 +11,9 @@ import time
 
 from package import Case, Thread, endpoint, harness, muster
 
+if muster is not None:
+    from muster._status import summary_of
+
 # Quick to notice, and no time for latecomers.
 QUICK = {"last_call_timeout": 0.1}
 
@@ -209,6 +212,28 @@ class Meeting(Case):
         self.assertTrue(all(line.split(":")[2].startswith("ev=") for line in logs.output))
         self.assertIn("job", {event.run_id for event in events})
         self.assertAlmostEqual(events[0].time, time.time(), delta=60)
+
+    def test_foreign_text(self):
+        """Texts to be printed show the control characters that anybody may have sent; data has
+        them."""
+        events = []
+        evil = "\x1b[2J\u202e\nx"
+        node, other = (self.rendezvous(self.where, last_call_timeout=0.1, node_name=name, nodes=1,
+                                       on_event=events.append) for name in ("a\u202e", "b"))
+        node.next()
+        told = harness.run("close", "--rdzv-endpoint", self.where, "--rdzv-id", "job",
+                           "--reason", evil)
+        self.assertEqual(told.returncode, 0, told.stderr)
+        self.assertEqual(node.take(harness.DEADLINE_S).reason, evil)
+        with self.assertRaises(muster.ClosedError) as caught:
+            other.next()
+        summary = summary_of(node._params, 10_000, None)
+        self.assertEqual(muster.status(self.where, "job")["reason"], evil)
+        for text in (str(caught.exception), summary, *(event.message for event in events)):
+            self.assertTrue(text.isprintable(), repr(text))
+        self.assertIn(r"\x1b[2J", str(caught.exception))
+        self.assertIn(r"\x1b[2J", summary)
+        self.assertTrue(any(r"\x1b[2J" in event.message for event in events))
 
     def test_failures_alone(self):
         failures = []

@@ -99,8 +99,8 @@ static void endpoint_default(void **state)
         {"::65535", "':' is not a host name", 0},
         {"fe80::1%", "port '1%'", 0},
         {"*:1", "'*' is not a host name", 0},
-        {"h\n:1", "'h\n' is not a host name", 0},
-        {"h\xff:1", "'h\xff' is not a host name", 0},
+        {"h\n:1", "'h\\x0a' is not a host name", 0},
+        {"h\xff:1", "'h\\xff' is not a host name", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct mst__endpoint endpoint = {0};

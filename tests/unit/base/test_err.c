@@ -214,6 +214,25 @@ static _Noreturn void fail_an_assertion(int stderr_fd)
     _exit(0);
 }
 
+/* Whatever peers have said: a message can be printed, and cut, and says the same in another one. */
+static void foreign_text_is_visible(void **state)
+{
+    (void)state;
+    struct mst_err err;
+    (void)mst__fail(&err, MST_ECLOSED, 0, "closed: %s", "\x1b[2J\nx\xe2\x80\xae \xff\xc3\xb6");
+    static const char message[] = "closed: \\x1b[2J\\x0ax\\xe2\\x80\\xae \\xff\xc3\xb6";
+    assert_string_equal(err.msg, message);
+    (void)mst__err_wrap(&err, MST_ECLOSED, "join \x07");
+    assert_int_equal(strncmp(err.msg, "join \\x07: ", 11), 0);
+    assert_string_equal(err.msg + 11, message);
+    char bells[300];
+    memset(bells, 7, sizeof bells);
+    bells[sizeof bells - 1] = '\0';
+    (void)mst__fail(&err, MST_ECLOSED, 0, "%s", bells);
+    assert_int_equal(strncmp(err.msg, "\\x07\\x07", 8), 0);
+    assert_in_range(strlen(err.msg), sizeof err.msg - 8, sizeof err.msg - 1);
+}
+
 static void assertion_does_not_wait_for_a_reader(void **state)
 {
     (void)state;
@@ -250,6 +269,7 @@ int main(void)
         cmocka_unit_test(long_messages_are_cut),
         cmocka_unit_test(cut_at_words_and_characters),
         cmocka_unit_test(no_half_characters),
+        cmocka_unit_test(foreign_text_is_visible),
         cmocka_unit_test(assertion_does_not_wait_for_a_reader),
     };
     return MST_RUN_TESTS(tests);
