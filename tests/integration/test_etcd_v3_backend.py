@@ -319,6 +319,7 @@ class Plain(Etcd):
             self.assertEqual(other.returncode, USAGE, other.stderr)
             for part in ("'other' asks for 2 to 4 nodes", "this run has 2 to 3", "'n0' said"):
                 self.assertIn(part, other.stderr.decode())
+            self.assertEqual(job.keys("a/"), {})  # its refusal is gone with it
             settle([job.nodes[0], job.start()])
 
     def test_timeout_names_who_is_missing(self):
