@@ -456,7 +456,8 @@ static void announce_replace(struct mst__authority *authority,
 {
     member_succeed(member, old);
     bool is_ranked = mst__members_is_ranked(authority, old);
-    if (is_ranked && old->is_finished && mst__authority_is_whole(authority)) {
+    bool is_needed = is_ranked && old->is_finished && !mst__authority_is_whole(authority);
+    if (is_ranked && old->is_finished && !is_needed) {
         /* The work of that rank is done; this process is for another round. */
         mst__places_set(authority, old->rank, MST_INDEX_RELEASED);
     } else if (is_ranked) {
@@ -469,6 +470,8 @@ static void announce_replace(struct mst__authority *authority,
     } else if (old->place == MST_PLACE_GONE) {
         mst__members_drop(authority, old);
     }
+    MST_ASSERT(!is_needed || authority->released_count > 0);
+    authority->released_count -= is_needed; /* the node has come again for the next round */
 }
 
 /* Put a new entry into the place of its claim, or let it wait. */

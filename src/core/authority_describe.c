@@ -402,7 +402,7 @@ static const char *flaw_of_round(const struct mst__authority *authority)
     HOLDS(authority->unknown_count == 0 || authority->unknown_count == unclaimed);
     HOLDS(authority->lost_told <= authority->lost_count);
     HOLDS(authority->lost_unlisted_told <= authority->lost_unlisted);
-    HOLDS(authority->released_count >= released);
+    HOLDS(authority->released_count == released);
     uint64_t seated =
         (uint64_t)authority->held_count + authority->unknown_count + authority->released_count;
     HOLDS(seated + authority->lost_count + authority->lost_unlisted <= authority->world);

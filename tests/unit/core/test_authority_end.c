@@ -267,6 +267,38 @@ static void finished_and_started_again(void **state)
     }
 }
 
+/* When the round is over, a new process of a finished node is that node: nothing is missing but
+ * what was lost, and the job waits for that. */
+static void finished_and_started_for_the_next(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    for (int is_gone = 0; is_gone < 2; is_gone++) {
+        run_three(&run, 3, 3);
+        run_join(&run, "d");
+        assert_int_equal(run_finish(&run, "a"), 0);
+        if (is_gone == 1) {
+            run_leave(&run, "a");
+        }
+        assert_int_equal(run_fail(&run, "b", 7), 0);
+        assert_told(&run, "spare d; reopened 2 failed b; ");
+        struct mst__announcement again = run_announcement(&run, "a");
+        again.incarnation = 2;
+        again.session = 2;
+        assert_int_equal(run_say(&run, &again), 0);
+        assert_told(&run, is_gone == 1 ? "" : "expelled a; ");
+        assert_int_equal(run.authority.released_count, 0);
+        run_lose(&run, "d");
+        run_lose(&run, "c");
+        assert_int_equal(run.authority.phase, MST_AUTHORITY_OPEN);
+        run_back(&run, "b");
+        run_join(&run, "c");
+        run_pass(&run, 30 * SECOND_US, true);
+        assert_int_equal(run.authority.phase, MST_AUTHORITY_RUNNING);
+        run_close(&run);
+    }
+}
+
 /* Nor to newcomers after a member has finished; those that were told are told again. */
 static void newcomers_wait_for_the_end(void **state)
 {
@@ -549,6 +581,7 @@ int main(void)
         cmocka_unit_test(too_few_after_loss),
         cmocka_unit_test(spare_for_the_finished),
         cmocka_unit_test(finished_and_started_again),
+        cmocka_unit_test(finished_and_started_for_the_next),
         cmocka_unit_test(newcomers_wait_for_the_end),
         cmocka_unit_test(finish_of_another_round),
         cmocka_unit_test(finish_is_repeated),
