@@ -165,7 +165,7 @@ struct mst__sim_auth_doc {
 };
 
 struct mst__sim_auth_lead;     /* an authority on a node, in lead.c */
-struct mst__sim_auth_launcher; /* in launch.c */
+struct mst__sim_auth_launcher; /* in launch.h */
 
 struct mst__sim_auth_node {
     uint32_t index;

@@ -2,55 +2,16 @@
  * machine, with workers that succeed, fail, hang, stop slowly or not at all.
  *
  * Rules: a generation starts after the end of the last one ("generation"), with the restarts that
- * the checker has counted ("restarts"), and ends within the grace when it must stop ("grace"). A
- * node finishes when all its workers have finished, and reports each failure ("told"). A failed job
- * has the decided cause ("outcome"). The machine finds no flaw in itself ("agent"). That all nodes
- * end is covered by other rules. */
+ * the checker has counted ("restarts"). A node finishes when all its workers have finished
+ * ("told"). A failed job has the decided cause ("outcome"). The machine finds no flaw in itself
+ * ("agent"). More rules are in launch_rules.c. That all nodes end is covered by other rules. */
 #include <inttypes.h>
 
 #include "base/assert.h"
 #include "base/mem.h"
-#include "core/agent.h"
-#include "sim/authority/authority.h"
+#include "sim/authority/launch.h"
 
 #define SECOND_US MST_SIM_SECOND_US
-#define WORKERS_MAX 3
-#define INBOX_MAX 16
-#define KILLED_US 1000 /* time from the kill to the end of a process */
-#define TELL_US (10 * (int64_t)SECOND_US)
-
-struct process {
-    bool lives;
-    bool fails;
-    bool is_stubborn; /* ends only if it is killed */
-    int64_t end_us;   /* INT64_MAX = it hangs */
-    uint32_t signal;  /* the signal that ended it */
-};
-
-/* News that the agent has not taken. */
-struct news {
-    struct mst__agent_event event;
-    struct mst__cause cause;
-    bool has_cause;
-};
-
-struct mst__sim_auth_launcher {
-    struct mst__agent agent;
-    struct mst__agent_worker workers[WORKERS_MAX];
-    struct process processes[WORKERS_MAX];
-    uint32_t count;
-    struct news inbox[INBOX_MAX];
-    size_t inbox_count;
-    int64_t take_us; /* when the agent takes the news */
-    int64_t assign_us;
-    bool assign_fails;
-    int64_t restarts; /* from SEALED */
-    uint64_t epoch;
-    int64_t round;
-    uint32_t rank;
-    int64_t over_us; /* when its workers were told to stop; INT64_MAX = they were not */
-    int64_t away_us; /* how long it stays away after leaving */
-};
 
 static void step(struct mst__sim_auth *sim,
                  struct mst__sim_auth_node *node,
@@ -58,7 +19,7 @@ static void step(struct mst__sim_auth *sim,
 
 /* --- workers --- */
 
-static uint32_t living(const struct mst__sim_auth_launcher *launcher)
+uint32_t mst__sim_launch_living(const struct mst__sim_auth_launcher *launcher)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < launcher->count; i++) {
@@ -74,20 +35,20 @@ static void start_workers(struct mst__sim_auth *sim, struct mst__sim_auth_node *
     mst__sim_auth_say(sim, node->index,
                       "starts generation %" PRIu32 " as rank %" PRIu32 " of round %" PRId64,
                       launcher->agent.generation, launcher->rank, launcher->round);
-    if (living(launcher) > 0) {
+    if (mst__sim_launch_living(launcher) > 0) {
         mst__sim_auth_break(sim, "generation", "node %" PRIu32 " starts workers beside old ones",
                             node->index);
     }
     mst__sim_auth_launch_check_restarts(sim, node, launcher->epoch, launcher->round,
                                         launcher->agent.restarts);
-    launcher->over_us = INT64_MAX;
     for (uint32_t i = 0; i < launcher->count; i++) {
         bool hangs =
             !sim->is_calm && plan->hang_us != INT64_MAX && mst__sim_auth_chance(sim, 50000);
-        launcher->processes[i] = (struct process){
+        launcher->processes[i] = (struct mst__sim_process){
             .lives = true,
             .fails = !sim->is_calm && mst__sim_auth_chance(sim, plan->fail_ppm / launcher->count),
             .is_stubborn = !sim->is_calm && mst__sim_auth_chance(sim, 100000),
+            .answer_us = INT64_MAX,
             .end_us =
                 hangs ? INT64_MAX : sim->now_us + 1 + mst__sim_auth_below(sim, plan->work_us_max),
         };
@@ -106,14 +67,25 @@ static void start_workers(struct mst__sim_auth *sim, struct mst__sim_auth_node *
     }
 }
 
+/* Some workers answer a notice; half of them, so that chance is not needed. */
+static void notify_worker(struct mst__sim_auth *sim,
+                          struct mst__sim_auth_node *node,
+                          uint32_t worker)
+{
+    struct mst__sim_process *process = &node->launcher->processes[worker];
+    bool answers = (node->index + node->launcher->agent.generation) % 2 == 0;
+    if (answers && !process->is_stubborn) {
+        process->answer_us = sim->now_us + 1 + sim->plan.stop_us_max / (2 + (int64_t)worker);
+    }
+}
+
 static void signal_workers(struct mst__sim_auth *sim,
                            struct mst__sim_auth_launcher *launcher,
                            uint32_t signal)
 {
-    bool is_notice = launcher->agent.notice_us != INT64_MAX;
     for (uint32_t i = 0; i < launcher->count; i++) {
-        struct process *process = &launcher->processes[i];
-        if (process->lives && !process->is_stubborn && !is_notice) {
+        struct mst__sim_process *process = &launcher->processes[i];
+        if (process->lives && !process->is_stubborn) {
             int64_t end_us = sim->now_us + mst__sim_auth_below(sim, sim->plan.stop_us_max + 1);
             process->end_us = end_us < process->end_us ? end_us : process->end_us;
             process->signal = signal;
@@ -124,8 +96,8 @@ static void signal_workers(struct mst__sim_auth *sim,
 static void kill_workers(struct mst__sim_auth *sim, struct mst__sim_auth_launcher *launcher)
 {
     for (uint32_t i = 0; i < launcher->count; i++) {
-        struct process *process = &launcher->processes[i];
-        int64_t end_us = sim->now_us + mst__sim_auth_below(sim, KILLED_US);
+        struct mst__sim_process *process = &launcher->processes[i];
+        int64_t end_us = sim->now_us + mst__sim_auth_below(sim, MST_SIM_LAUNCH_KILLED_US);
         if (process->lives && process->end_us > end_us) {
             process->end_us = end_us;
             process->signal = 9;
@@ -135,7 +107,7 @@ static void kill_workers(struct mst__sim_auth *sim, struct mst__sim_auth_launche
 
 static void end_worker(struct mst__sim_auth *sim, struct mst__sim_auth_node *node, uint32_t worker)
 {
-    struct process *process = &node->launcher->processes[worker];
+    struct mst__sim_process *process = &node->launcher->processes[worker];
     bool has_failed = process->fails && process->signal == 0;
     process->lives = false;
     step(sim, node,
@@ -148,32 +120,12 @@ static void end_worker(struct mst__sim_auth *sim, struct mst__sim_auth_node *nod
 
 /* --- the end --- */
 
-static void check_cause(struct mst__sim_auth *sim, const struct mst__sim_auth_node *node)
-{
-    const struct mst__agent *agent = &node->launcher->agent;
-    bool is_given_up =
-        agent->options.quick_max > 0 && agent->quick_count >= agent->options.quick_max;
-    bool is_known = is_given_up;
-    for (size_t i = 0; i < sim->ends_count; i++) {
-        const struct mst__sim_auth_end *end = &sim->ends[i];
-        is_known =
-            is_known || (end->outcome == MST_JOB_OUTCOME_FAILED &&
-                         end->failure == agent->cause.status && end->rank == agent->cause.rank);
-    }
-    if (!is_known) {
-        mst__sim_auth_break(sim, "outcome",
-                            "node %" PRIu32 " tells failure %" PRId32 " of rank %" PRIu32
-                            ", and that was not decided",
-                            node->index, agent->cause.status, agent->cause.rank);
-    }
-}
-
 static void end(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
     struct mst__sim_auth_launcher *launcher = node->launcher;
     enum mst__agent_end how = launcher->agent.end;
     mst__sim_auth_say(sim, node->index, "ends: %s", mst__agent_end_name(how));
-    if (living(launcher) > 0 && how != MST_AGENT_END_STUCK) {
+    if (mst__sim_launch_living(launcher) > 0 && how != MST_AGENT_END_STUCK) {
         mst__sim_auth_break(sim, "generation", "node %" PRIu32 " ends before its workers",
                             node->index);
     }
@@ -181,7 +133,7 @@ static void end(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
     if (is_told && (how == MST_AGENT_END_FINISHED || how == MST_AGENT_END_FAILED ||
                     how == MST_AGENT_END_CLOSED)) {
         if (how == MST_AGENT_END_FAILED) {
-            check_cause(sim, node);
+            mst__sim_launch_rules_failed(sim, node);
         }
         mst__sim_auth_node_ended(sim, node);
         return;
@@ -228,13 +180,17 @@ static void carry_out(struct mst__sim_auth *sim,
             start_workers(sim, node);
             return;
         case MST_AGENT_SIGNAL:
-            signal_workers(sim, launcher, effect->signal);
+            if (effect->worker != MST_AGENT_ALL) {
+                notify_worker(sim, node, effect->worker);
+            } else {
+                signal_workers(sim, launcher, effect->signal);
+            }
             return;
         case MST_AGENT_KILL:
             kill_workers(sim, launcher);
             return;
         case MST_AGENT_FINISH:
-            if (living(launcher) > 0) {
+            if (mst__sim_launch_living(launcher) > 0) {
                 mst__sim_auth_break(sim, "told", "node %" PRIu32 " has finished, its workers not",
                                     node->index);
             }
@@ -257,35 +213,6 @@ static void carry_out(struct mst__sim_auth *sim,
     }
 }
 
-/* A worker's failure in a sound round must be reported. */
-static void check_told(struct mst__sim_auth *sim,
-                       const struct mst__sim_auth_node *node,
-                       const struct mst__agent_event *event,
-                       enum mst__agent_phase before)
-{
-    const struct mst__agent *agent = &node->launcher->agent;
-    bool is_told = false;
-    for (size_t i = 0; i < agent->effects_count; i++) {
-        is_told = is_told || agent->effects[i].kind == MST_AGENT_RESTART;
-    }
-    if (event->kind == MST_AGENT_EVENT_EXITED && before == MST_AGENT_RUNNING &&
-        event->status != 0 && !is_told) {
-        mst__sim_auth_break(sim, "told", "node %" PRIu32 " keeps a failure for itself",
-                            node->index);
-    }
-}
-
-static void check_grace(struct mst__sim_auth *sim, const struct mst__sim_auth_node *node)
-{
-    const struct mst__sim_auth_launcher *launcher = node->launcher;
-    int64_t since_us = launcher->over_us < node->frozen_us ? node->frozen_us : launcher->over_us;
-    bool is_over = launcher->over_us != INT64_MAX && living(launcher) > 0 &&
-                   sim->now_us > since_us + sim->plan.stop_grace_us + 2 * KILLED_US;
-    if (is_over) {
-        mst__sim_auth_break(sim, "grace", "workers of node %" PRIu32 " live on", node->index);
-    }
-}
-
 static void step(struct mst__sim_auth *sim,
                  struct mst__sim_auth_node *node,
                  struct mst__agent_event event)
@@ -294,6 +221,7 @@ static void step(struct mst__sim_auth *sim,
     struct mst__agent_effect effects[MST_AGENT_EFFECTS_MAX];
     enum mst__agent_phase before = launcher->agent.phase;
     event.now_us = sim->now_us;
+    mst__sim_launch_rules_before(launcher);
     mst__agent_step(&launcher->agent, &event);
     const char *flaw = mst__agent_flaw(&launcher->agent);
     if (flaw != NULL) {
@@ -303,10 +231,7 @@ static void step(struct mst__sim_auth *sim,
     if (launcher->agent.phase != before) {
         mst__sim_auth_say(sim, node->index, "is %s", mst__agent_phase_name(launcher->agent.phase));
     }
-    check_told(sim, node, &event, before);
-    if (launcher->agent.phase == MST_AGENT_STOPPING && launcher->over_us == INT64_MAX) {
-        launcher->over_us = sim->now_us;
-    }
+    mst__sim_launch_rules_after(sim, node, &event);
     size_t count = launcher->agent.effects_count;
     for (size_t i = 0; i < count; i++) {
         effects[i] = launcher->agent.effects[i];
@@ -336,10 +261,10 @@ static void tell(struct mst__sim_auth *sim,
     while (at < launcher->inbox_count && launcher->inbox[at].event.kind != event.kind) {
         at++;
     }
-    MST_ASSERT(at < INBOX_MAX);
+    MST_ASSERT(at < MST_SIM_LAUNCH_INBOX_MAX);
     launcher->inbox_count += at == launcher->inbox_count;
-    struct news *news = &launcher->inbox[at];
-    *news = (struct news){.event = event};
+    struct mst__sim_news *news = &launcher->inbox[at];
+    *news = (struct mst__sim_news){.event = event};
     if (end != NULL && end->has_cause) {
         news->has_cause = true;
         news->cause = end->cause;
@@ -458,8 +383,9 @@ int64_t mst__sim_auth_launch_due_us(const struct mst__sim_auth_node *node)
         due_us = launcher->take_us;
     }
     for (uint32_t i = 0; i < launcher->count; i++) {
-        const struct process *process = &launcher->processes[i];
+        const struct mst__sim_process *process = &launcher->processes[i];
         due_us = process->lives && process->end_us < due_us ? process->end_us : due_us;
+        due_us = process->lives && process->answer_us < due_us ? process->answer_us : due_us;
     }
     return due_us;
 }
@@ -468,7 +394,7 @@ static void take(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
     struct mst__sim_auth_launcher *launcher = node->launcher;
     while (launcher->inbox_count > 0 && !sim->is_over) {
-        struct news news = launcher->inbox[0];
+        struct mst__sim_news news = launcher->inbox[0];
         for (size_t i = 1; i < launcher->inbox_count; i++) {
             launcher->inbox[i - 1] = launcher->inbox[i];
         }
@@ -494,8 +420,13 @@ void mst__sim_auth_launch_wake(struct mst__sim_auth *sim, struct mst__sim_auth_n
 {
     struct mst__sim_auth_launcher *launcher = node->launcher;
     for (uint32_t i = 0; i < launcher->count; i++) {
-        if (launcher->processes[i].lives && launcher->processes[i].end_us <= sim->now_us) {
+        struct mst__sim_process *process = &launcher->processes[i];
+        if (process->lives && process->end_us <= sim->now_us) {
             end_worker(sim, node, i);
+        } else if (process->lives && process->answer_us <= sim->now_us) {
+            process->answer_us = INT64_MAX;
+            process->has_answered = true;
+            step(sim, node, (struct mst__agent_event){.kind = MST_AGENT_EVENT_SAVED, .worker = i});
         }
     }
     if (launcher->assign_us <= sim->now_us) {
@@ -507,7 +438,7 @@ void mst__sim_auth_launch_wake(struct mst__sim_auth *sim, struct mst__sim_auth_n
     if (mst__agent_due_us(&launcher->agent) <= sim->now_us) {
         step(sim, node, (struct mst__agent_event){.kind = MST_AGENT_EVENT_TIME});
     }
-    check_grace(sim, node);
+    mst__sim_launch_rules_look(sim, node);
 }
 
 /* --- life --- */
@@ -518,9 +449,9 @@ void mst__sim_auth_launch_begin(struct mst__sim_auth *sim, struct mst__sim_auth_
     struct mst__sim_auth_launcher *launcher = mst__calloc(1, sizeof *launcher);
     MST_ASSERT(launcher != NULL);
     node->launcher = launcher;
-    launcher->count = 1 + node->index % WORKERS_MAX;
+    launcher->count = 1 + node->index % MST_SIM_LAUNCH_WORKERS_MAX;
     launcher->assign_us = INT64_MAX;
-    launcher->over_us = INT64_MAX;
+    mst__sim_launch_rules_init(&launcher->rules);
     const struct mst__agent_options options = {
         .workers = launcher->workers,
         .workers_count = launcher->count,
@@ -534,10 +465,10 @@ void mst__sim_auth_launch_begin(struct mst__sim_auth *sim, struct mst__sim_auth_
         .hang_us = plan->hang_us,
         .pause_us = plan->pause_us,
         .pause_us_max = 4 * plan->pause_us,
-        .quick_us = plan->quick_max > 0 ? SECOND_US : 0,
+        .quick_us = plan->quick_max > 0 ? MST_SIM_LAUNCH_QUICK_US : 0,
         .quick_max = plan->quick_max,
         .cut_us = plan->cut_us,
-        .tell_us = TELL_US,
+        .tell_us = MST_SIM_LAUNCH_TELL_US,
         .again_us = SECOND_US / 2,
         .leave_us = 2 * SECOND_US,
         .restarts_max = plan->budget.is_limited ? plan->budget.restarts_max : UINT32_MAX,

@@ -12,6 +12,7 @@ MUTANTS_MIN = 100
 # Where to begin with some of them, in place of 1. From there they are found soon and in a small
 # world; from 1, these take most of a minute.
 FIRST_SEEDS = {
+    "agent-join-stays": 1100, "agent-quick-for-ever": 400,
     "authority-dead-stay": 171, "authority-floor": 392, "authority-kept-budget": 536,
     "authority-kept-undecided": 97, "authority-late-return": 114,
     "authority-member-finishes-once": 166, "authority-missing-ignored": 684,
