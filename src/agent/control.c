@@ -26,6 +26,7 @@
 #include "base/number.h"
 #include "base/thread.h"
 #include "base/until.h"
+#include "store/store.h"
 
 #define RETRY_MS 1000
 
@@ -156,11 +157,12 @@ static void end_wait(struct mst__control *control)
     pthread_mutex_unlock(&control->mutex);
 }
 
-/* Wait for the next command and execute it. Fails with MST_ETIMEOUT if there is none, or with
- * MST_ECANCELED if the wait ends early. */
+/* Wait for the next command and execute it. Fails with MST_ETIMEOUT if there is none, with
+ * MST_ECANCELED if the wait ends early, or with MST_ECONN if the connection is lost: the next
+ * server may have neither our state nor the commands so far. */
 static int take_command(struct mst__control *control)
 {
-    char key[MST_CONTROL_KEY_SIZE];
+    char text[MST_CONTROL_KEY_SIZE];
     struct mst_buffer value = {0};
     struct mst_err err;
     int64_t wait_ms = mst__control_logs_count(control) > 0 ? MST_CONTROL_LOOK_MS : INT32_MAX;
@@ -168,9 +170,13 @@ static int take_command(struct mst__control *control)
     if (!begin_wait(control)) {
         return MST_ECANCELED;
     }
-    int rv = mst_store_get(control->store, key_of(key, "commands/%" PRId64, number), wait_ms,
-                           &value, &err);
+    struct mst_bytes key = key_of(text, "commands/%" PRId64, number);
+    int rv = mst__store_await(control->store, key, wait_ms, &err);
     end_wait(control);
+    if (rv == 0) {
+        rv = mst_store_try_get(control->store, key, MST_CONTROL_CALL_MS, &value, &err);
+        rv = rv == MST_ENOTFOUND ? MST_ECANCELED : rv;
+    }
     if (rv == 0) {
         control->commands_count = number;
         carry_out(control, number, mst_bytes_of(value.data, value.size));
@@ -195,19 +201,52 @@ static bool is_passing(int rv)
     return rv == MST_ETIMEOUT || rv == MST_ECANCELED || rv == MST_EUNKNOWN;
 }
 
-/* Serve the job until the store fails or the thread must end. */
+static uint64_t count_connects(const struct mst__control *control)
+{
+    struct mst_store_stats stats;
+    mst_store_stats_init(&stats, sizeof stats);
+    (void)mst_store_get_stats(control->store, &stats); /* cannot fail here */
+    return stats.connects;
+}
+
+/* A server that has restarted has lost all keys. So the first agent there names the store. Commands
+ * in one that is new were sent to this job, too; those before our first look were not for us. */
+static int find_place(struct mst__control *control)
+{
+    char name[sizeof control->store_name];
+    enum mst_compare_set outcome;
+    struct mst_buffer found = {0};
+    struct mst_err err;
+    (void)snprintf(name, sizeof name, "%016" PRIx64, mst__clock_random_u64());
+    int rv =
+        mst_store_compare_set(control->store, mst_bytes_str(MST_CONTROL_STORE), mst_bytes_str(""),
+                              mst_bytes_str(name), MST_CONTROL_CALL_MS, &outcome, &found, &err);
+    if (rv != 0) {
+        return rv;
+    }
+    (void)snprintf(name, sizeof name, "%s", (const char *)found.data);
+    mst_buffer_free(&found);
+    if (strcmp(name, control->store_name) != 0) {
+        memcpy(control->store_name, name, sizeof name);
+        control->commands_count = 0;
+    }
+    if (!control->has_count) {
+        rv = read_count(control, &control->commands_count);
+        control->has_count = rv == 0;
+    }
+    return rv;
+}
+
+/* Serve the job until the store fails or may be that of another server, or the thread must end. */
 static void serve(struct mst__control *control)
 {
-    int64_t count = 0;
-    int rv = read_count(control, &count);
-    /* A server that has lost its keys counts from 0 again. */
-    bool has_less = rv == 0 && count < control->commands_count;
-    if (rv == 0 && (!control->has_count || has_less)) {
-        control->commands_count = count;
-        control->has_count = true;
-    }
+    int rv = find_place(control);
+    uint64_t connects = count_connects(control);
     while (rv == 0 && !is_ending(control)) {
         rv = send_text(control);
+        if (count_connects(control) != connects) {
+            return; /* calls go on at the next server */
+        }
         rv = rv == 0 ? take_command(control) : rv;
         rv = is_passing(rv) ? 0 : rv;
         rv = rv == 0 ? mst__control_logs_pump(control) : rv;

@@ -3,6 +3,7 @@
  *
  *   nodes/NODE         JSON: the state of the agent of NODE; removed when the agent ends
  *   commands/count     the number of commands so far
+ *   commands/store     a random name of the store
  *   commands/N         JSON: command N; every agent reads all commands after its start
  *   replies/N          the node that executed command N; removed by the sender
  *   logs/TOKEN         a queue of pieces of a log: `d` and bytes, or `e` and a text at the end
@@ -17,6 +18,7 @@
 
 #define MST_CONTROL_PREFIX "muster.run/"
 #define MST_CONTROL_COUNT "commands/count"
+#define MST_CONTROL_STORE "commands/store"
 #define MST_CONTROL_NODES "nodes/"
 #define MST_CONTROL_KEY_SIZE 400
 

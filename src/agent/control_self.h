@@ -49,7 +49,8 @@ struct mst__control {
     bool has_count;  /* from here on, fields belong to the thread */
     bool has_sent;   /* the state was sent and may be in the store */
     int64_t commands_count;
-    int64_t call_ms; /* time limit of a call */
+    char store_name[20]; /* "" = not known yet */
+    int64_t call_ms;     /* time limit of a call */
     struct mst__control_reader readers[MST_CONTROL_READERS_MAX];
     uint8_t piece[MST_CONTROL_PIECE_SIZE + 1];
 };

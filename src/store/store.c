@@ -422,6 +422,16 @@ int mst__store_wait_change(struct mst_store *store,
     return call_end(&call, rv);
 }
 
+int mst__store_await(struct mst_store *store,
+                     struct mst_bytes key,
+                     int64_t timeout_ms,
+                     struct mst_err *reterr)
+{
+    struct mst__until until = by_handle(timeout_ms);
+    int rv = mst__store_wait_change(store, key, NULL, until, reterr);
+    return rv == MST_ENOTSUP ? mst__store_wait(store, &key, 1, until, reterr) : rv;
+}
+
 /* The meaning of the answer to COMPARE_SET, see the table in docs/protocol.md. */
 static enum mst_compare_set compare_set_outcome(const struct call *call)
 {

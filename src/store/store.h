@@ -143,6 +143,16 @@ int mst__store_wait_change(struct mst_store *store,
                            struct mst__until until,
                            struct mst_err *reterr);
 
+/**
+ * Wait until @key exists, like mst_store_wait, but with the errors of mst__store_wait_change: a
+ * server that was restarted has lost all keys, and the caller has to know. May return early. A
+ * store that does not report changes waits as mst_store_wait does.
+ */
+int mst__store_await(struct mst_store *store,
+                     struct mst_bytes key,
+                     int64_t timeout_ms,
+                     struct mst_err *reterr);
+
 /* The calls of the same names in muster/store.h, with @until. */
 int mst__store_set(struct mst_store *store,
                    struct mst_bytes key,

@@ -283,6 +283,36 @@ class Control(unittest.TestCase):
         first.signal(signal.SIGKILL)
         self.assertEqual(stop.wait(harness.DEADLINE_S), 0)
 
+    def test_server_is_restarted(self):
+        """Agents tell the new server their state, and take commands there, also if they were about
+        to tell the old one."""
+        script = 'echo "at $RANK $MUSTER_START_REASON"; trap "exit 0" TERM; ' \
+                 f'while [ $RANK = 0 -o ! -e {self.directory}/go ]; do sleep 0.02; done'
+        for is_telling in (False, True):
+            with self.subTest(is_telling=is_telling):
+                server = harness.Server()
+                self.addCleanup(server.kill)
+                self.job[1] = f"127.0.0.1:{server.port}"
+                agent = Agent(*self.job, "--nproc-per-node", 2, "--", "sh", "-c", script)
+                self.addCleanup(agent.close)
+                agent.until("first", count=2)
+                self.wait_nodes(lambda nodes: len(nodes) == 1 and nodes[0]["phase"] == "running")
+                self.assertEqual(self.ask("restart").returncode, 0)
+                agent.until("request", count=2)
+                self.wait_nodes(lambda nodes: nodes[0]["generation"] == 2)
+                if is_telling:
+                    server.signal(signal.SIGSTOP)
+                    ends = len(agent.events("exit"))
+                    open(f"{self.directory}/go", "wb").close()
+                    harness.wait_until(lambda: len(agent.events("exit")) > ends, "one worker's end")
+                server.kill()
+                server = harness.Server("--port", server.port)
+                self.addCleanup(server.kill)
+                self.wait_nodes(lambda nodes: len(nodes) == 1 and nodes[0]["generation"] == 2)
+                told = self.ask("restart")
+                self.assertEqual(told.returncode, 0, told.stderr)
+                agent.until("at 0 request")
+
     def test_etcd(self):
         if os.environ.get("MUSTER_ETCD", "1") != "1" or shutil.which("etcd") is None:
             self.skipTest("no etcd")
