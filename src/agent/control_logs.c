@@ -86,11 +86,17 @@ static int open_log(const struct mst__control_place *place,
     return place->log_dir[0] == '\0' ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 }
 
-/* Seek to the beginning of the last @lines lines; -1 = all. */
+static bool has_newline_at(int fd, off_t at)
+{
+    char last = '\0';
+    return at >= 0 && pread(fd, &last, 1, at) == 1 && last == '\n';
+}
+
+/* Seek to the beginning of the last @lines lines; -1 = all. The last one may have no end yet. */
 static void seek_lines(struct mst__control *control, int fd, int64_t lines)
 {
     off_t at = lines < 0 ? 0 : lseek(fd, 0, SEEK_END);
-    int64_t found = -1; /* the newline at the end belongs to the last line */
+    int64_t found = has_newline_at(fd, at - 1) ? -1 : 0; /* that one belongs to the last line */
     while (at > 0 && found < lines) {
         off_t begin = at > (off_t)sizeof control->piece ? at - (off_t)sizeof control->piece : 0;
         ssize_t size = pread(fd, control->piece, (size_t)(at - begin), begin);

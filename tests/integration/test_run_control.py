@@ -109,6 +109,20 @@ class Control(unittest.TestCase):
         self.assertEqual(told.returncode, 0, told.stderr)
         self.assertRegex(os.read(ours, 1000), rb"^a\\x1b\[2J +b\r\n$|^a\\x1b\[2J\tb\r\n$")
 
+    def test_last_lines(self):
+        """A line without its end is a line, too: a bar that shows progress."""
+        for i, (text, last) in enumerate((("1\\n2\\n3\\n", "3\n"), ("1\\n2\\n3", "3"))):
+            with self.subTest(text=text):
+                self.job[3] = f"{self.id()}{i}"
+                agent = Agent(*self.job, "--log-dir", self.directory, "--redirects", "3", "--",
+                              "sh", "-c", f'printf "{text}"; : > up{i}; sleep 1000',
+                              cwd=self.directory)
+                self.addCleanup(agent.close)
+                harness.wait_until(lambda i=i: os.path.exists(f"{self.directory}/up{i}"), "worker")
+                for lines, told in (("0", ""), ("1", last), ("2", "2\n" + last),
+                                    ("9", "1\n2\n" + last)):
+                    self.assertEqual(self.ask("logs", "--rank", "0", "-n", lines).stdout, told)
+
     def test_no_file(self):
         self.agent("a", nnodes="1", options=()).next()
         self.wait_nodes(lambda nodes: len(nodes) == 1 and nodes[0]["phase"] == "running")
