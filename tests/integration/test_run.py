@@ -96,7 +96,8 @@ class Case(unittest.TestCase):
         node's workers meanwhile cost no restart."""
         script = 'echo at $RANK/$WORLD_SIZE $TORCHELASTIC_RESTART_COUNT; ' \
                  f'[ $WORLD_SIZE = 2 ] && exit 0; echo $$ > {self.path("pid")}.$RANK; ' \
-                 'if [ "$SLOW" = 1 ]; then [ $LOCAL_RANK = 1 ] && trap "sleep 1; exit 0" TERM; ' \
+                 f'wait="while [ ! -e {self.path("go")} ]; do sleep 0.02; done; exit 0"; ' \
+                 'if [ "$SLOW" = 1 ]; then [ $LOCAL_RANK = 1 ] && trap "$wait" TERM; ' \
                  'while :; do sleep 0.02; done; fi; ' \
                  f'peer={self.path("pid")}.2; ' \
                  'while [ ! -s $peer ] || kill -0 $(cat $peer) 2>/dev/null; do sleep 0.01; done; ' \
@@ -108,6 +109,8 @@ class Case(unittest.TestCase):
         harness.wait_until(lambda: os.path.exists(self.path("pid.3")), "the slow worker")
         before()
         goes.signal(signal.SIGTERM)
+        harness.wait_until(lambda: stays.events("exit"), "the failure beside the slow worker")
+        open(self.path("go"), "wb").close()
         self.assertEqual(goes.wait(), PREEMPTED, goes.stderr())
         self.assertEqual(stays.wait(), OK, stays.stderr())
         self.assertEqual(sorted(stays.lines[-2:]), ["at 0/2 0", "at 1/2 0"])
@@ -469,6 +472,10 @@ class Alone(Case):
                            rdzv=False)
         self.assertEqual(agent.wait(), 15)
         self.assertIn("status 3", agent.stderr())
+        self.assertEqual(agent.lines, [])
+        agent = self.shell("echo up", "--standalone", "--preflight", "kill -9 $$", rdzv=False)
+        self.assertEqual(agent.wait(), 15)
+        self.assertIn("signal 9", agent.stderr())
         self.assertEqual(agent.lines, [])
         agent = self.shell("echo up", "--standalone", "--preflight", "echo fit", rdzv=False)
         self.assertEqual(agent.wait(), OK, agent.stderr())

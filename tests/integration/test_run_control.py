@@ -144,13 +144,16 @@ class Control(unittest.TestCase):
         self.assertEqual(follower.stdout.readline(), "at 2/3 request 0\n")
         nodes = self.wait_nodes(lambda nodes: all(node["generation"] == 2 for node in nodes))
         self.assertEqual([node["restarts"] for node in nodes], [0, 0])
+        self.assertEqual([agent.stderr().count("asked to restart") for agent in (first, second)],
+                         [1, 0] if nodes[0]["pid"] == first.pid else [0, 1])
         time.sleep(0.5) # the agent looks for more five times a second
         follower.send_signal(signal.SIGINT)
         self.assertEqual(follower.wait(harness.DEADLINE_S), 128 + signal.SIGINT)
         self.assertEqual(follower.stdout.read(), "")
 
     def test_readers_are_killed(self):
-        """A node has eight readers of logs. A killed one loses its place after 20 seconds."""
+        """A node has eight readers of logs. A killed one loses its place after 20 seconds, one that
+        only waits does not."""
         self.agent("a", nnodes="1").next()
 
         def start():
@@ -165,11 +168,38 @@ class Control(unittest.TestCase):
         told = self.ask("logs", "--rank", "0")
         self.assertEqual(told.returncode, ABSENT, told.stderr)
         self.assertIn("too many readers of logs on this node", told.stderr)
-        for reader in readers:
+        for reader in readers[1:]:
             reader.kill()
         time.sleep(19)
         harness.wait_until(lambda: self.ask("logs", "--rank", "0").returncode == 0, "a free place",
                            20)
+        self.assertEqual(self.ask("restart").returncode, 0)
+        self.assertEqual(readers[0].stdout.readline(), b"at 0/1 request 0\n")
+
+    def test_slow_reader(self):
+        """The server keeps no more of a log than a reader takes soon."""
+        size = 3000000
+        agent = Agent(*self.job, "--log-dir", self.directory, "--redirects", "3", "--", "sh", "-c",
+                      f"head -c {size} /dev/zero | tr '\\0' x; : > up; sleep 1000",
+                      cwd=self.directory)
+        self.addCleanup(agent.close)
+        harness.wait_until(lambda: os.path.exists(f"{self.directory}/up"), "the worker")
+        reader = subprocess.Popen([harness.MUSTER, "logs", *self.job, "--rank", "0"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.addCleanup(reader.communicate)
+        self.addCleanup(reader.kill)
+        url = f"{self.server.url()}/muster.run/{self.id()}"
+        command = harness.wait_until(
+            lambda: self.muster("store", "get", url, "commands/1").stdout, "the command")
+        queue = "logs/" + json.loads(command)["token"]
+
+        def length():
+            return int(self.muster("store", "len", url, queue).stdout)
+        harness.wait_until(lambda: length() >= 16, "a full queue")
+        time.sleep(0.5) # the agent looks for room five times a second
+        self.assertEqual(length(), 16)
+        self.assertEqual(len(reader.stdout.read()), size)
+        self.assertEqual(reader.wait(harness.DEADLINE_S), 0)
 
     def test_restart_without_authority(self):
         """Without an authority, too, all workers get the reason of the restart."""
@@ -184,6 +214,22 @@ class Control(unittest.TestCase):
         for agent in agents:
             self.assertEqual(agent.wait(), CLOSED, agent.stderr())
             self.assertTrue(agent.stderr().endswith("muster: the job was closed\n"), agent.stderr())
+
+    def test_restart_and_loss_without_authority(self):
+        """The reason of a restart is not that of the next."""
+        self.job += ["--rdzv-backend", "c10d"]
+        first, second = self.agent("a"), self.agent("b")
+        for agent in (first, second):
+            agent.until("/2")
+        self.wait_nodes(lambda nodes: len(nodes) == 2 and all(
+            node["phase"] == "running" for node in nodes) and
+            nodes[0]["round"] == nodes[1]["round"])
+        told = self.ask("restart")
+        self.assertEqual(told.returncode, 0, told.stderr)
+        for agent in (first, second):
+            agent.until("/2 request 0")
+        first.signal(signal.SIGKILL) # the node that has executed the restart
+        second.until("at 0/1 leave 0")
 
     def test_drain(self):
         first = self.agent("a")
@@ -200,6 +246,22 @@ class Control(unittest.TestCase):
         self.assertEqual(second.wait(), PREEMPTED, second.stderr())
         nodes = self.wait_nodes(lambda nodes: len(nodes) == 1 and nodes[0]["phase"] == "running")
         self.assertEqual(nodes[0]["pid"], first.pid)
+
+    def test_drain_within(self):
+        """The operator's notice counts, and not that of the job."""
+        agent = Agent(*self.job, "--rdzv-conf", QUICK, "--notice-signal", "USR1", "--notice", "1h",
+                      "--", "sh", "-c", "trap 'echo noticed' USR1; trap 'echo told; exit 0' TERM; "
+                      "echo here; while :; do sleep 0.02; done")
+        self.addCleanup(agent.close)
+        agent.until("here")
+        self.wait_nodes(lambda nodes: len(nodes) == 1 and nodes[0]["phase"] == "running")
+        told = self.ask("drain", "--within", "1s", "--force", self.name_of(agent))
+        self.assertEqual(told.returncode, 0, told.stderr)
+        agent.until("noticed")
+        noticed_s = agent.at
+        agent.until("told")
+        self.assertGreater(agent.at - noticed_s, 0.8)
+        self.assertEqual(agent.wait(), PREEMPTED, agent.stderr())
 
     def test_drain_is_sticky(self):
         """A node that has to leave does so although its round ends meanwhile."""

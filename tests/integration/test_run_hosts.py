@@ -169,6 +169,10 @@ class Hosts(unittest.TestCase):
                                           "--nnodes", "2:3")
         self.assertEqual(status, 0, err)
         self.assertEqual(out, "of 2\nof 2\n")
+        status, out, err = self.run_hosts(["--hosts", "a,b"], "echo no", "--ssh", "./none",
+                                          "--nnodes", "1:2")
+        self.assertEqual(status, CONNECT, err)
+        self.assertIn("muster: start './none' for host b: No such file", err)
 
     def test_signals(self):
         # TERM, too: the loss of the other node may come before the signal.

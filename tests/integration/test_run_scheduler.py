@@ -1,5 +1,6 @@
 """`muster run` under schedulers, with their variables and programs faked."""
 
+import json
 import os
 import signal
 import sys
@@ -61,11 +62,20 @@ class Slurm(Case):
             return {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "1",
                     "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "2",
                     "SLURM_NODEID": "0", "SLURM_PROCID": str(task), "SLURM_LOCALID": str(task)}
-        agents = [self.shell('echo "$RANK $LOCAL_RANK $LOCAL_WORLD_SIZE ${local_rank}"',
+        agents = [self.shell('echo "$RANK $LOCAL_RANK $LOCAL_WORLD_SIZE ${local_rank}"; '
+                             f'while [ ! -e {self.path("go")} ]; do sleep 0.02; done',
                              nnodes=2, env=env(task)) for task in range(2)]
+        self.assertEqual(sorted(agent.next() for agent in agents), ["0 0 2 0", "1 1 2 1"])
+
+        def listed():
+            told = harness.run("ps", "--rdzv-endpoint", self.endpoint, "--rdzv-id", self.run_id,
+                               "--json")
+            return sorted(worker["local_rank"] for line in told.stdout.splitlines()
+                          for worker in json.loads(line)["workers"])
+        harness.wait_until(lambda: len(listed()) == 2, "both workers in the list")
+        self.assertEqual(listed(), [0, 1])
+        open(self.path("go"), "wb").close()
         self.assertEqual([agent.wait() for agent in agents], [OK, OK])
-        self.assertEqual(sorted(line for agent in agents for line in agent.lines),
-                         ["0 0 2 0", "1 1 2 1"])
 
 
 class OpenMpi(Case):

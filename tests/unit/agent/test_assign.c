@@ -1,7 +1,10 @@
 /* unit/agent/test_assign.c - descriptions of a launcher's nodes, ranks as prefix sums, timers of
  * workers, and the report of a failure. */
+#include <muster/muster.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/assign.h"
 #include "agent/report.h"
@@ -74,6 +77,46 @@ static void prefix_sums(void **state)
         assert_int_equal(parts[i].role_first_rank, expected[i][2]);
         assert_int_equal(parts[i].role_world_size, expected[i][3]);
     }
+}
+
+/* Put the address of the workers' store into the store of round @number. */
+static void put_master(struct mst_store *root, const char *number, const char *address)
+{
+    struct mst_store *round = NULL;
+    const struct mst_bytes keys[] = {mst_bytes_str("MASTER_ADDR"), mst_bytes_str("MASTER_PORT")};
+    const struct mst_bytes values[] = {mst_bytes_str(address), mst_bytes_str("4321")};
+    assert_int_equal(mst_store_prefix(root, mst_bytes_str(number), &round, NULL), 0);
+    assert_int_equal(mst_store_multi_set(round, keys, values, 2, 1000, NULL), 0);
+    mst_store_close(round);
+}
+
+/* An agent of torch that has stayed rank 0 has written the address in an earlier round: the last
+ * one counts. */
+static void address_of_an_earlier_round(void **state)
+{
+    (void)state;
+    char directory[] = "/tmp/muster-assign-XXXXXX";
+    char url[100];
+    struct mst_store *root = NULL;
+    struct mst_err err;
+    assert_non_null(mkdtemp(directory));
+    (void)snprintf(url, sizeof url, "file://%s/store", directory);
+    assert_int_equal(mst_store_open(url, NULL, 1000, &root, &err), 0);
+    put_master(root, "job.7", "oldest");
+    put_master(root, "job.8", "last");
+    struct mst_rendezvous round = {.size = sizeof round, .round = 10, .world_size = 1};
+    assert_int_equal(mst_store_prefix(root, mst_bytes_str("job.10"), &round.store, &err), 0);
+    const struct mst__assign assign = {
+        .round = &round, .role = "default", .nproc = 1, .is_shared = true, .timeout_ms = 50};
+    struct mst__assignment got;
+    assert_int_equal(mst__assign(&assign, &got, &err), 0);
+    assert_string_equal(got.master_addr, "last");
+    assert_int_equal(got.master_port, 4321);
+    mst_store_close(round.store);
+    mst_store_close(root);
+    (void)snprintf(url, sizeof url, "%s/store", directory);
+    assert_int_equal(unlink(url), 0);
+    assert_int_equal(rmdir(directory), 0);
 }
 
 /* In the form of json.dumps, so that nodes of both kinds have one role. */
@@ -163,9 +206,13 @@ static void report(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(role_infos),  cmocka_unit_test(assigned_ranks),
-        cmocka_unit_test(prefix_sums), cmocka_unit_test(roles_as_python_writes_them),
-        cmocka_unit_test(timers),      cmocka_unit_test(report),
+        cmocka_unit_test(role_infos),
+        cmocka_unit_test(assigned_ranks),
+        cmocka_unit_test(prefix_sums),
+        cmocka_unit_test(roles_as_python_writes_them),
+        cmocka_unit_test(timers),
+        cmocka_unit_test(report),
+        cmocka_unit_test(address_of_an_earlier_round),
     };
     return MST_RUN_TESTS(tests);
 }

@@ -135,6 +135,10 @@ static void copies(void **state)
     write_text(from, coded, sizeof coded - 1);
     assert_int_equal(mst__error_file_copy(from, to, 85, NULL), 0);
     assert_text(to, coded);
+    static const char empty[] = "{\"message\": {}}";
+    write_text(from, empty, sizeof empty - 1);
+    assert_int_equal(mst__error_file_copy(from, to, 85, NULL), 0);
+    assert_text(to, empty);
     write_text(from, plain, sizeof plain - 1);
     assert_int_equal(mst__error_file_copy(from, to, 85, NULL), 0);
     assert_int_equal(mst__error_file_read(to, &arena, &report, NULL), 0);

@@ -5,7 +5,9 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -173,6 +175,30 @@ static void forgotten(void **state)
     assert_false(has_ended(0));
 }
 
+/* A pipe that an agent has left is replaced, and no other file. */
+static void file_of_somebody_else(void **state)
+{
+    (void)state;
+    struct mst__watchdog other;
+    struct mst_err err;
+    char path[] = "/tmp/muster-watchdog-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    int rv = mst__watchdog_open(&other, &loop, path, is_own, expired, NULL, &err);
+    if (rv == 0) {
+        mst__watchdog_stop(&other); /* so that the loop ends */
+    }
+    assert_int_equal(rv, MST_ESYS);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(mst__watchdog_open(&other, &loop, path, is_own, expired, NULL, &err), 0);
+    mst__watchdog_stop(&other);
+    turn();
+    mst__watchdog_close(&other);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +206,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(only_own_processes, start, stop),
         cmocka_unit_test_setup_teardown(long_line, start, stop),
         cmocka_unit_test_setup_teardown(forgotten, start, stop),
+        cmocka_unit_test_setup_teardown(file_of_somebody_else, start, stop),
     };
     return MST_RUN_TESTS(tests);
 }

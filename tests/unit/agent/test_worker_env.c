@@ -126,14 +126,20 @@ static void passed_on(void **state)
     (void)state;
     char *const inherited[] = {(char *)"TORCH_NCCL_ASYNC_ERROR_HANDLING=3",
                                (char *)"OMP_NUM_THREADS=9", (char *)"CUDA_VISIBLE_DEVICES=4,5",
-                               NULL};
-    struct mst__run_settings settings = {.env = {.values = {"RANK=mine", "NEW=1"}, .count = 2}};
+                               (char *)"MASTER=theirs", NULL};
+    struct mst__run_settings settings = {
+        .env = {.values = {"RANK=mine", "NEW=1", "LOCAL=mine"}, .count = 3}};
     char **made = environment_of(settings_with(settings), inherited);
     assert_variable(made, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "3");
     assert_variable(made, "OMP_NUM_THREADS", "9");
     assert_variable(made, "CUDA_VISIBLE_DEVICES", "4,5");
     assert_variable(made, "RANK", "mine");
     assert_variable(made, "NEW", "1");
+    /* Names that others begin with. */
+    assert_variable(made, "LOCAL", "mine");
+    assert_variable(made, "LOCAL_RANK", "1");
+    assert_variable(made, "MASTER", "theirs");
+    assert_variable(made, "MASTER_ADDR", "10.0.0.1");
 }
 
 static void virtual_local_rank(void **state)
