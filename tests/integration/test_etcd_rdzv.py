@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import tempfile
 import time
 import unittest
@@ -223,6 +224,9 @@ class Plain(unittest.TestCase):
              "waiting for 2 of its 3 to confirm"),
             ({"status": "final", **round_, "keep_alives": ["/a", "/b", "/c"],
               "num_workers_waiting": 2}, "2 nodes are waiting for the 3 members of round 7"),
+            ({"status": "final", **round_, "keep_alives": ["/a", "/b", "/c"],
+              "muster": {"nodes": [8 * "a1", 8 * "b2", 8 * "c3"], "left": [8 * "b2"]}},
+             " 1 has left. 2 have been silent for more than 10 s."),
             ({"status": "closed"}, "closed"),
         )
         for document, sentence in cases:
@@ -309,9 +313,12 @@ class Plain(unittest.TestCase):
         for backend in self.each():
             with self.job(backend, "2:2") as job:
                 self.etcd.stop_server()
-                nodes = [job.start() for _ in range(2)]
-                for node in nodes:
-                    harness.wait_until(lambda node=node: node.process.poll() is None, "a node")
+                with socket.create_server(self.etcd.address) as refuses:
+                    refuses.settimeout(harness.DEADLINE_S)
+                    nodes = [job.start() for _ in range(2)]
+                    for _ in range(10): # a single request is tried twice
+                        refuses.accept()[0].close()
+                self.assertEqual([node.process.poll() for node in nodes], [None, None])
                 self.etcd.start_server()
                 settle(nodes)
 

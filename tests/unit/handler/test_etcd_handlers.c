@@ -6,6 +6,8 @@
 #include <arpa/inet.h>
 #include <muster/legacy.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -262,6 +264,33 @@ static void unknown_name(void **state)
     }
 }
 
+struct getter {
+    struct mst_handler *handler;
+    struct mst_buffer json;
+    int rv;
+};
+
+static void *get_extra(void *arg)
+{
+    struct getter *getter = arg;
+    getter->rv = mst_handler_get_extra(getter->handler, "late", PLENTY_MS, &getter->json, NULL);
+    return NULL;
+}
+
+/* What is set while a node waits for it is found. */
+static void extra_data_comes_late(struct mst_handler *sets, struct mst_handler *gets)
+{
+    struct getter getter = {.handler = gets};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, get_extra, &getter), 0);
+    (void)poll(NULL, 0, 100); /* it waits by now; else it finds the data at once */
+    assert_ok(mst_handler_set_extra(sets, "late", "4", PLENTY_MS, &err));
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(getter.rv, 0);
+    assert_string_equal((const char *)getter.json.data, "4");
+    mst_buffer_free(&getter.json);
+}
+
 static void extra_data(void **state)
 {
     (void)state;
@@ -288,6 +317,7 @@ static void extra_data(void **state)
         assert_string_equal((const char *)json.data, wanted[i][1]);
         mst_buffer_free(&json);
     }
+    extra_data_comes_late(nodes[0].handler, nodes[1].handler);
     part(nodes, 2);
     struct mst_handler *other = new_handler("etcd-v2", "extra", 2, 2, "");
     assert_fails(mst_handler_set_extra(other, "a", "1", PLENTY_MS, &err), MST_ENOTSUP, "etcd-v2");

@@ -476,9 +476,19 @@ static void in_a_file(void **state)
     struct mst_handler *handler = new_handler(f->path, "store_type=file");
     join_alone(handler, f->urls[FILE_]);
     mst_handler_free(handler);
+    /* Without a path it is a temporary one, which goes with the handler. */
+    char directory[] = "/tmp/muster-c10d-XXXXXX";
+    const char *before = getenv("TMPDIR");
+    char *kept = before == NULL ? NULL : strdup(before);
+    assert_non_null(mkdtemp(directory));
+    assert_int_equal(setenv("TMPDIR", directory, 1), 0);
     handler = new_handler("", "store_type=FILE");
+    assert_int_equal(kept == NULL ? unsetenv("TMPDIR") : setenv("TMPDIR", kept, 1), 0);
+    free(kept);
     join_alone(handler, NULL);
+    assert_int_equal(rmdir(directory), -1);
     mst_handler_free(handler);
+    assert_int_equal(rmdir(directory), 0);
 }
 
 static void creation_without_memory(void **state)

@@ -191,6 +191,7 @@ static void end_of_a_job(void **state)
     const struct mst_status *status = &snapshot->status;
     assert_int_equal(status->phase, MST_STATUS_CLOSED);
     assert_int_equal(status->outcome, MST_OUTCOME_CLOSED);
+    assert_int_equal(status->needed, 0);
     assert_string_equal(status->reason, "why");
     assert_string_equal(status->closed_by, "who");
     assert_int_equal(status->restarts, 1);
@@ -420,6 +421,33 @@ static void record(void **state)
     mst__state_close(&record);
 }
 
+/* A node that has never sent a heartbeat is silent, too. */
+static void silent_participants(void **state)
+{
+    (void)state;
+    struct mst__state record;
+    const struct mst__settings settings = {
+        .nodes_min = 1, .keep_alive_interval_us = 5000000, .keep_alive_max_attempt = 3};
+    int code;
+    mst__state_init(&record);
+    for (int64_t i = 0; i < 3; i++) {
+        const struct mst__node node = {.addr = mst_bytes_str("a"), .pid = 4, .local_id = i};
+        mst__peer_id id;
+        assert_int_equal(mst__state_obtain(&record, &node, &id), 0);
+        assert_int_equal(mst__state_put_participant(&record, id, i), 0);
+        if (i > 0) {
+            assert_int_equal(mst__state_put_heartbeat(&record, id, i * 10000000), 0);
+        }
+    }
+    struct mst__snapshot *snapshot = mst__snapshot_of_record("c10d", mst_bytes_str("job"), &record,
+                                                             true, &settings, 26000000, &code);
+    assert_int_equal(code, 0);
+    assert_non_null(
+        strstr(snapshot->status.summary, "2 participants have been silent for more than 15 s."));
+    mst__snapshot_free(snapshot);
+    mst__state_close(&record);
+}
+
 /* --- names --- */
 
 static void folded(void **state)
@@ -538,6 +566,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(json_in_parts, setup, teardown),
         cmocka_unit_test_setup_teardown(list_of_jobs, setup, teardown),
         cmocka_unit_test(record),
+        cmocka_unit_test(silent_participants),
         cmocka_unit_test(folded),
         cmocka_unit_test(folded_many),
         cmocka_unit_test(hosts),

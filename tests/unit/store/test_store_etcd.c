@@ -255,6 +255,28 @@ static void test_many_keys(void **state)
     on_each(large_values);
 }
 
+/* The first keys are set when the last is found to be too large. */
+static void test_half_of_many(void **state)
+{
+    (void)state;
+    NEEDS_ETCD();
+    char url[URL_SIZE];
+    size_t size = 2 * 1024 * 1024;
+    uint8_t *large = calloc(1, size);
+    struct mst_store *store = open_store(fresh(url, "etcd3", etcd.port, ""));
+    const struct mst_bytes keys[] = {STR("small"), STR("large")};
+    const struct mst_bytes values[] = {STR("v"), mst_bytes_of(large, size)};
+    assert_non_null(large);
+    assert_fails(mst_store_multi_set(store, keys + 1, values + 1, 1, PLENTY_MS, &err), MST_ELIMIT,
+                 "exceed the limit of");
+    assert_fails(mst_store_multi_set(store, keys, values, 2, PLENTY_MS, &err), MST_EUNKNOWN,
+                 "some of the keys are set; then");
+    assert_value(store, "small", STR("v"));
+    assert_absent(store, "large");
+    mst_store_close(store);
+    free(large);
+}
+
 /* --- how keys lie in etcd --- */
 
 static struct mst__http_options http_options(struct mst__endpoint *endpoint)
@@ -846,6 +868,7 @@ int main(void)
         cmocka_unit_test(test_suite_urls),
         cmocka_unit_test(test_odd),
         cmocka_unit_test(test_many_keys),
+        cmocka_unit_test(test_half_of_many),
         cmocka_unit_test(test_layout_of_etcd2),
         cmocka_unit_test(test_layout_of_etcd3),
         cmocka_unit_test(test_wait_change),

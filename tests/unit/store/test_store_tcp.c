@@ -548,6 +548,22 @@ static void test_get_empty(void **state)
     script_end(&script);
 }
 
+/* A key that is deleted between the wait and the MULTI_GET has an empty value there, and is waited
+ * for again. */
+static void test_multi_get_vanished(void **state)
+{
+    (void)state;
+    SCRIPT(script, HELLO "<WAIT >00 <0a+ONE+0200000000000000+2f6b >ZERO <CHECK >01 "
+                         "<WAIT >00 <0a+ONE+0200000000000000+2f6b >FIVE");
+    struct mst_store *store = open_store(script.url);
+    struct mst_buffer value = {0};
+    assert_ok(mst_store_multi_get(store, &key_k, 1, PLENTY_MS, &value, &err));
+    assert_bytes_str(mst_bytes_of(value.data, value.size), "5");
+    mst_buffer_free(&value);
+    mst_store_close(store);
+    script_end(&script);
+}
+
 /* --- waits --- */
 
 static void test_cancel(void **state)
@@ -628,6 +644,22 @@ static void test_has_queues(void **state)
     /* Known by now: the next loss needs no probe. */
     assert_fails(mst_store_queue_pop(store, key_k, false, PLENTY_MS, &value, &err), MST_EUNKNOWN,
                  "may or may not");
+    mst_store_close(store);
+    script_end(&script);
+}
+
+/* What a server lacks is forgotten once it is away: the next one may have it. */
+static void test_queues_later(void **state)
+{
+    (void)state;
+    SCRIPT(script, HELLO PUSH, HELLO LEN_PROBE, HELLO LEN_PROBE, HELLO LEN_PROBE, "<HELLO_C",
+           HELLO "<NUM_KEYS >ONE " PUSH " >00");
+    struct mst_store *store = open_store(script.url);
+    assert_fails(mst_store_queue_push(store, key_k, STR("v"), PLENTY_MS, &err), MST_ENOTSUP,
+                 "has no queue_push");
+    int64_t count = 0;
+    assert_ok(mst_store_num_keys(store, PLENTY_MS, &count, &err));
+    assert_ok(mst_store_queue_push(store, key_k, STR("v"), PLENTY_MS, &err));
     mst_store_close(store);
     script_end(&script);
 }
@@ -823,11 +855,13 @@ int main(void)
         cmocka_unit_test(test_epoch_not_told),
         cmocka_unit_test(test_get_closes),
         cmocka_unit_test(test_get_empty),
+        cmocka_unit_test(test_multi_get_vanished),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_wait_again),
         cmocka_unit_test(test_no_answer),
         cmocka_unit_test(test_no_queues),
         cmocka_unit_test(test_has_queues),
+        cmocka_unit_test(test_queues_later),
         cmocka_unit_test(test_no_barrier),
         cmocka_unit_test(test_barrier_ends_late),
         cmocka_unit_test(test_dialect_a),
