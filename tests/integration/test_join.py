@@ -355,6 +355,44 @@ class Changes(Case):
         self.assertGreaterEqual(lines[0]["round"], 1)
         self.check_joined(lines, lines[0]["round"], 3)
 
+    def test_each_change_counts_once(self):
+        """A change ends one round: an outage in the next one is none."""
+        args = ("--rdzv-endpoint", self.endpoint, "--rdzv-id", "job", "--nnodes", "1:2",
+                "--rdzv-conf", QUICK, "--rejoin", "--hold", "1h", "--local-addr")
+        node = Node(*args, "a")
+        self.addCleanup(node.close)
+        node.next("joined")
+        other = Node(*args, "b")
+        self.addCleanup(other.close)
+        node.next("waiting")
+        node.until_joined(2)
+        other.signal(signal.SIGKILL)
+        node.until("lost")
+        node.until_joined(1)
+        self.server.kill()
+        node.until("unreachable")
+        self.server = harness.Server("--port", self.server.port)
+        self.addCleanup(self.server.kill)
+        node.next("reachable")
+
+    def test_reclaim(self):
+        """After a restart, --job-reclaim counts for a node that does not come again."""
+        options = ("--job-grace", "1h", "--job-reclaim", "300ms")
+        self.server.kill()
+        self.server = harness.Server("--port", self.server.port, *options)
+        self.addCleanup(self.server.kill)
+        args = ("--rdzv-endpoint", self.endpoint, "--rdzv-id", "job", "--nnodes", "1:2",
+                "--rdzv-conf", QUICK, "--rejoin", "--hold", "1h")
+        nodes = [Node(*args, "--local-addr", name) for name in "ab"]
+        for node in nodes:
+            self.addCleanup(node.close)
+            node.until_joined(2)
+        nodes[1].signal(signal.SIGKILL)
+        self.server.kill()
+        self.server = harness.Server("--port", self.server.port, *options)
+        self.addCleanup(self.server.kill)
+        nodes[0].until_joined(1)
+
     def test_waiting_without_rejoin(self):
         nodes = [self.start("1:2", "--hold", "0"), ]
         nodes[0].next("joined")
@@ -462,30 +500,31 @@ class Command(Case):
     def test_failed_server_stays(self):
         """A node that serves and fails does not take the others along: they go on without it, or
         learn why the job has failed."""
-        for backend, restarts in itertools.product(("muster", "c10d"), (1, 0)):
-            with self.subTest(backend=backend, restarts=restarts):
+        for backend, (restarts, count) in itertools.product(("muster", "c10d"),
+                                                            ((1, 2), (1, 1), (0, 2))):
+            with self.subTest(backend=backend, restarts=restarts, count=count):
                 with socket.socket() as probe:
                     probe.bind(("127.0.0.1", 0))
                     endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
                 args = ("--rdzv-backend", backend, "--rdzv-endpoint", endpoint, "--rdzv-id", "job",
-                        "--nnodes", "2:3", "--rejoin", "--rdzv-conf",
+                        "--nnodes", f"{count}:3", "--rejoin", "--rdzv-conf",
                         f"{QUICK},max_restarts={restarts}", "--", "sh", "-c")
-                fail, done = (os.path.join(self.directory, f"{backend}{restarts}.{name}")
+                fail, done = (os.path.join(self.directory, f"{backend}{restarts}{count}.{name}")
                               for name in ("fail", "done"))
                 serves = Node(*args, f"until test -e {fail}; do sleep 0.02; done; exit 3")
                 self.addCleanup(serves.close)
                 self.assertIn(b"is serving on", serves.process.stderr.readline())
                 others = [Node(*args, f"until test -e {done}; do sleep 0.02; done")
-                          for _ in range(2)]
+                          for _ in range(count)]
                 for node in others:
                     self.addCleanup(node.close)
                 for node in (serves, *others):
-                    node.until_joined(3)
+                    node.until_joined(count + 1)
                 open(fail, "wb").close()
                 for node in others:
                     self.assertEqual(node.until("failed")["exit_status"], 3)
                     if restarts > 0:
-                        node.until_joined(2)
+                        node.until_joined(count)
                     else:
                         self.assertEqual(node.until("closed")["outcome"], "failed")
                 if restarts > 0:
@@ -500,16 +539,47 @@ class Command(Case):
 
     def test_failed_command(self):
         # A failed node is lost to the others, and they are told why.
-        script = "test $RANK = 0 && exit 3; exec sleep 600"
-        nodes = [self.start("2", "--local-addr", name, "--", "sh", "-c", script)
-                 for name in ("a", "b")]
-        names = [node.next("joined")["node"] for node in nodes]
-        self.assertEqual(nodes[0].wait(), 3)
-        failed = nodes[1].next("failed")
-        self.assertEqual((failed["node"], failed["rank"], failed["exit_status"], failed["text"]),
-                         (names[0], 0, 3, "sh"))
-        self.assertEqual(nodes[1].next("lost")["nodes"], names[:1])
-        self.assertEqual(nodes[1].wait(), CHANGED)
+        for end, code, how in (("exit 3", 3, ("exit_status", 3)),
+                               ("kill -9 $$", 128 + signal.SIGKILL, ("signal", 9))):
+            with self.subTest(end=end):
+                script = f"test $RANK = 0 && {end}; exec sleep 600"
+                nodes = [self.start("2", "--local-addr", name, "--", "sh", "-c", script, run_id=end)
+                         for name in ("a", "b")]
+                names = [node.next("joined")["node"] for node in nodes]
+                self.assertEqual(nodes[0].wait(), code)
+                failed = nodes[1].next("failed")
+                self.assertEqual((failed["node"], failed["rank"], failed.get(how[0]),
+                                  failed["text"]), (names[0], 0, how[1], "sh"))
+                self.assertEqual(nodes[1].next("lost")["nodes"], names[:1])
+                self.assertEqual(nodes[1].wait(), CHANGED)
+
+    def test_processes_left_behind(self):
+        """What a stopped command has started ends with it, also if it ignores the signal."""
+        node = self.start("1", "--", "sh", "-c",
+                          "trap '' TERM; sleep 600 >/dev/null 2>&1 & trap - TERM; echo $!; wait")
+        node.next("joined")
+        left = int(node.next_text())
+        self.addCleanup(lambda: is_running(left) and os.kill(left, signal.SIGKILL))
+        node.signal(signal.SIGTERM)
+        self.assertEqual(node.wait(), 128 + signal.SIGTERM)
+        harness.wait_until(lambda: not is_running(left), "the end of the process")
+
+    def test_outage_is_over(self):
+        """A server that was away for a moment hears how the command has ended."""
+        go = os.path.join(self.directory, "go")
+        node = Node("--rdzv-endpoint", self.endpoint, "--rdzv-id", "job", "--nnodes", "1",
+                    "--rdzv-conf", QUICK, "--", "sh", "-c",
+                    f"until test -e {go}; do sleep 0.02; done")
+        self.addCleanup(node.close)
+        node.next("joined")
+        self.server.kill()
+        node.until("unreachable")
+        self.server = harness.Server("--port", self.server.port)
+        self.addCleanup(self.server.kill)
+        node.until("reachable")
+        open(go, "wb").close()
+        self.assertEqual(node.wait(), OK, node.stderr)
+        self.assertNotIn("were not told", node.stderr)
 
     def test_killed_command(self):
         self.expect(self.run_join("1", "--", "sh", "-c", "kill -KILL $$"), 128 + signal.SIGKILL)

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -174,6 +175,7 @@ class Control(unittest.TestCase):
         harness.wait_until(lambda: self.ask("logs", "--rank", "0").returncode == 0, "a free place",
                            20)
         self.assertEqual(self.ask("restart").returncode, 0)
+        self.assertTrue(select.select([readers[0].stdout], [], [], harness.DEADLINE_S)[0])
         self.assertEqual(readers[0].stdout.readline(), b"at 0/1 request 0\n")
 
     def test_slow_reader(self):

@@ -726,6 +726,9 @@ class Logging(unittest.TestCase):
                 bad_connections(server.address, 1)
                 harness.wait_until(lambda: has("log", "ev=conn.closed"), "a line")
                 self.assertFalse(has("log.1", "ev=conn.closed"))
+                open_files = f"/proc/{server.pid}/fd"
+                self.assertNotIn(path + ".1", [os.readlink(f"{open_files}/{fd}")
+                                               for fd in os.listdir(open_files)])
                 # It cannot be opened again: the old one is still good.
                 os.rename(path, path + ".2")
                 os.mkdir(path)

@@ -68,6 +68,21 @@ class Lingering(Case):
         self.assertEqual(serves.wait(), OK, serves.stderr())
         self.assertNotIn("cannot be reached", other.stderr())
 
+    def test_end_of_a_hold(self):
+        """The alarm that ends the hold of `muster join` does not end the stay."""
+        serves = Child(harness.MUSTER, "join", "--rdzv-endpoint", self.endpoint, "--rdzv-id",
+                       "first", "--nnodes", "1", "--rdzv-conf", QUICK, "--hold", "1h")
+        self.addCleanup(serves.close)
+        serves.until("joined")
+        env, end = self.go("second")
+        other = self.agent("second", UNTIL, env=env)
+        other.until("at 0/1")
+        serves.signal(signal.SIGALRM)
+        harness.wait_until(lambda: "run 'second' (1 node)" in serves.stderr(), "the line")
+        end()
+        self.assertEqual(other.wait(), OK, other.stderr())
+        self.assertEqual(serves.wait(), OK, serves.stderr())
+
     def test_signal_ends_it(self):
         """The exit status is that of its own job, however many signals come."""
         serves, other, _ = self.two_jobs("--forward-signals", "USR1")
@@ -447,6 +462,23 @@ class Names(Case):
                 self.assertEqual([agent.wait() for agent in agents], [OK, OK],
                                  agents[0].stderr() + agents[1].stderr())
                 self.assertEqual(sorted(agent.lines[0] for agent in agents), ["at 0/2", "at 1/2"])
+
+    def test_static_name_is_known_later(self):
+        port = harness.free_port()
+
+        def agent(rank, host, wrapper):
+            agent = Agent("--rdzv-backend", "static", "--nnodes", "2", "--node-rank", rank,
+                          "--rdzv-endpoint", f"{host}:{port}", "--rdzv-id", "named", "--", "sh",
+                          "-c", "echo at $RANK/$WORLD_SIZE", wrapper=wrapper)
+            self.addCleanup(agent.close)
+            return agent
+        late = agent(1, "late.test", self.wrapper)
+        with self.assertRaises(subprocess.TimeoutExpired): # one attempt takes half a second
+            late.process.wait(1)
+        self.write(self.hosts, "127.0.0.1 late.test\n", mode="a")
+        first = agent(0, "127.0.0.1", ())
+        self.assertEqual([late.wait(), first.wait()], [OK, OK], late.stderr() + first.stderr())
+        self.assertEqual([late.lines, first.lines], [["at 1/2"], ["at 0/2"]])
 
     def test_own_name_is_known_later(self):
         """A pod's hosts file has its full name; the name server learns the short one later."""

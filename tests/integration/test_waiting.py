@@ -197,6 +197,8 @@ class Status(Case):
                 nodes[1].process.send_signal(signal.SIGSTOP)
                 harness.wait_until(lambda: self.late() == {"stuck"}, "the stopped one to be late")
                 self.assertRegex(self.status(), r"stuck_\S+ .* s ago, late\n")
+                only = json.loads(self.status("--json", "--state", "late"))["participants"]
+                self.assertEqual([node["node"].split("_")[0] for node in only], ["stuck"])
                 nodes[1].process.send_signal(signal.SIGCONT)
                 harness.wait_until(lambda: self.late() == set(), "it to be back")
 
