@@ -44,7 +44,11 @@ FAKE_HOST=$1
 export FAKE_HOST
 echo "$1" >> "$SSH_LOG"
 shift
-cd / && exec sh -c "$*"
+cd / || exit
+case $FAKE_HOST in
+    far*) { setsid sh -c "$*" <&3 3<&- & } 3<&0; wait ;; # as on another machine
+    *) exec sh -c "$*" ;;
+esac
 """
 
 # Runs the tasks of a step, one per node, with Slurm's variables. Like srun, exits with the highest
@@ -208,6 +212,17 @@ class Hosts(unittest.TestCase):
         while any(os.path.exists(f"/proc/{pid}") for pid in pids):
             self.assertLess(time.monotonic(), deadline, "workers are left behind")
             time.sleep(0.02)
+
+    def test_killed_root_of_far_hosts(self):
+        """Nobody kills a relay on another machine: it sees the end of its input."""
+        process = self.start(["--hosts", "far[1-2]"], "echo $$; exec sleep 300")
+        pids = [int(process.stdout.readline()) for _ in range(2)]
+        for pid in pids:
+            self.addCleanup(kill, pid)
+        process.kill()
+        process.wait()
+        for pid in pids:
+            harness.wait_until(lambda pid=pid: not is_running(pid), "the end of a worker")
 
     # --- hosts that hang ---
 

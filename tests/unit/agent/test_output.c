@@ -1,5 +1,6 @@
 /* unit/agent/test_output.c - output of workers, with pipes that the test writes to: where lines go,
  * that none is lost or mixed, that memory is bounded, and which files there are. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
@@ -198,6 +199,35 @@ static void tee_and_redirect(void **state)
     assert_string_equal(file("gen_1/filtered_stdout.log"), "[default0]:a loss\n");
 }
 
+static size_t count_descriptors(void)
+{
+    size_t count = 0;
+    DIR *all = opendir("/proc/self/fd");
+    assert_non_null(all);
+    while (readdir(all) != NULL) {
+        count++;
+    }
+    (void)closedir(all);
+    return count;
+}
+
+/* A generation leaves nothing open: there may be thousands. */
+static void descriptors(void **state)
+{
+    (void)state;
+    teed = (struct mst__rank_streams){.everywhere = 3};
+    open_with(options_for(2));
+    size_t before = count_descriptors();
+    for (int generation = 1; generation <= 2; generation++) {
+        begin(2, generation, generation, 0);
+        write_to(fds[0][0], "x\n");
+        assert_true(count_descriptors() > before);
+        finish(2);
+        turn();
+        assert_int_equal(count_descriptors(), before);
+    }
+}
+
 static void console_filter(void **state)
 {
     (void)state;
@@ -380,16 +410,18 @@ static void temporary_tree(void **state)
     (void)state;
     assert_int_equal(setenv("TMPDIR", directory, 1), 0);
     teed = (struct mst__rank_streams){.everywhere = 3};
-    for (int is_success = 0; is_success < 2; is_success++) {
+    for (int i = 0; i < 3; i++) {
+        bool is_success = i > 0;
         char root[PATH_MAX];
         struct mst__output_options options = options_for(1);
         options.log_dir = NULL;
+        options.keeps_logs = i == 2;
         open_with(options);
         (void)snprintf(root, sizeof root, "%s", mst__output_directory(output));
         begin(1, 1, 0, 0);
         finish(1);
-        close_output(is_success == 1);
-        assert_int_equal(access(root, F_OK), is_success == 1 ? -1 : 0);
+        close_output(is_success);
+        assert_int_equal(access(root, F_OK), i == 1 ? -1 : 0);
     }
     assert_int_equal(unsetenv("TMPDIR"), 0);
     struct mst__output_options options = options_for(1);
@@ -660,6 +692,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(whole_lines, start, stop),
         cmocka_unit_test_setup_teardown(single_worker, start, stop),
         cmocka_unit_test_setup_teardown(tee_and_redirect, start, stop),
+        cmocka_unit_test_setup_teardown(descriptors, start, stop),
         cmocka_unit_test_setup_teardown(console_filter, start, stop),
         cmocka_unit_test_setup_teardown(tails, start, stop),
         cmocka_unit_test_setup_teardown(tail_of_a_long_line, start, stop),
