@@ -267,13 +267,14 @@ class Control(unittest.TestCase):
 
     def test_drain_is_sticky(self):
         """A node that has to leave does so although its round ends meanwhile."""
-        options = ("--notice-signal", "USR1", "--notice", "1h")
+        options = ("--notice-signal", "USR1", "--notice", "1ms")
         first, leaves, dies = (self.agent(name, "1:3", options=options) for name in "abc")
         for agent in (first, leaves, dies):
             agent.until("/3")
         nodes = self.wait_nodes(lambda nodes: len(nodes) == 3 and all(
             node["phase"] == "running" for node in nodes))
-        told = self.ask("drain", next(node["node"] for node in nodes if node["pid"] == leaves.pid))
+        told = self.ask("drain", "--within", "1h",
+                        next(node["node"] for node in nodes if node["pid"] == leaves.pid))
         self.assertEqual(told.returncode, 0, told.stderr)
         dies.signal(signal.SIGKILL)
         self.assertEqual(leaves.wait(), PREEMPTED, leaves.stderr())
@@ -312,13 +313,13 @@ class Control(unittest.TestCase):
 
     def test_drains_add_up(self):
         """Nodes that are drained already do not remain."""
-        options = ("--notice-signal", "USR1", "--notice", "1h")
+        options = ("--notice-signal", "USR1", "--notice", "1ms")
         agents = [self.agent(name, "2:3", options=options) for name in "abc"]
         for agent in agents:
             agent.until("/3")
         self.wait_nodes(lambda nodes: len(nodes) == 3 and all(
             node["phase"] == "running" for node in nodes))
-        told = self.ask("drain", self.name_of(agents[2]))
+        told = self.ask("drain", "--within", "1h", self.name_of(agents[2]))
         self.assertEqual(told.returncode, 0, told.stderr)
         self.refuse_drain(agents[1], 2, 1)
 
