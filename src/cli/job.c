@@ -124,7 +124,8 @@ int mst__cli_job_ask(const struct mst__cli_job *job,
 
 /* Whether the job has lost the node. The key of a lost node stays in the store. An authority
  * forgets lost nodes at the next round, so a node that it does not know is lost. Without an
- * authority, a node between two rounds is unknown for a moment, and not lost. */
+ * authority, a node between two rounds is unknown for a moment, and not lost, until the job is
+ * closed: then there are no further rounds. */
 static bool is_lost(const struct mst_status *status, const char *name)
 {
     for (size_t i = 0; status != NULL && i < status->node_count; i++) {
@@ -132,7 +133,8 @@ static bool is_lost(const struct mst_status *status, const char *name)
             return status->nodes[i]->standing == MST_STATUS_NODE_GONE;
         }
     }
-    return status != NULL && status->epoch != 0 && !status->is_cut;
+    bool tells_all = status != NULL && (status->epoch != 0 || status->phase == MST_STATUS_CLOSED);
+    return tells_all && !status->is_cut;
 }
 
 /* Append what a node has written, in one line: a program sees the members of a later version, too.
