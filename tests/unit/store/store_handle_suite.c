@@ -162,6 +162,34 @@ void suite_interrupt(struct mst_store *store)
     mst_store_close(view);
 }
 
+static void *meet(void *arg)
+{
+    struct suite_waiter *waiter = arg;
+    waiter->rv = mst_store_barrier(waiter->store, STR(waiter->key), 2, PLENTY_MS, NULL);
+    return NULL;
+}
+
+/* A participant of a barrier ends soon, and does not count. */
+void suite_interrupt_barrier(struct mst_store *store)
+{
+    struct suite_waiter waiter = {.store = store, .key = "meet"};
+    const struct mst_bytes keys[] = {STR("meet"), STR("meet/participants")}; /* of either kind */
+    struct mst__until until = mst__until_in(PLENTY_MS);
+    assert_int_equal(pthread_create(&waiter.thread, NULL, meet, &waiter), 0);
+    for (bool has_come = false; !has_come;) {
+        assert_false(mst__until_is_over(until));
+        assert_ok(mst_store_check(store, &keys[0], 1, PLENTY_MS, &has_come, &err));
+        if (!has_come) {
+            assert_ok(mst_store_check(store, &keys[1], 1, PLENTY_MS, &has_come, &err));
+        }
+    }
+    int64_t begin_ms = mst__clock_ms();
+    mst_store_interrupt(store);
+    waiter_end(&waiter, MST_ECANCELED);
+    assert_in_range(mst__clock_ms() - begin_ms, 0, PLENTY_MS / 2);
+    assert_fails(mst_store_barrier(store, STR("meet"), 2, SHORT_MS, &err), MST_ETIMEOUT, "meet");
+}
+
 /* While one of the calls that an interrupt found under way is not over, those that come are let
  * wait, and not ended. */
 void suite_interrupt_in_order(struct mst_store *store)

@@ -23,6 +23,7 @@ void suite_interrupt(struct mst_store *store);
 void suite_on_wait(struct mst_store *store);
 int suite_on_wait_teardown(void **state);
 void suite_interrupt_in_order(struct mst_store *store);
+void suite_interrupt_barrier(struct mst_store *store);
 void suite_interrupt_pop(struct mst_store *store);
 void suite_clone(struct mst_store *store);
 void suite_fork(struct mst_store *store);

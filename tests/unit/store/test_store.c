@@ -249,6 +249,7 @@ static void test_interrupt(void **state)
     on_each(state, suite_interrupt);
     on_each(state, suite_on_wait);
     on_each(state, suite_interrupt_in_order);
+    on_each(state, suite_interrupt_barrier);
     const char *urls[] = {"hash:", fixture->tcp, fixture->unix_url};
     for (size_t i = 0; i < 3; i++) {
         struct mst_store *store = open_store(urls[i]);

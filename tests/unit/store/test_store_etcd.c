@@ -96,6 +96,7 @@ static void test_suite_handles(void **state)
     on_each(suite_interrupt);
     on_each(suite_on_wait);
     on_each(suite_interrupt_in_order);
+    on_each(suite_interrupt_barrier);
     on_each(suite_clone);
     on_each(suite_fork);
 }
