@@ -1,7 +1,9 @@
 /* cli/store.c - `muster store`: reads and writes any store from a shell.
  *
  * A table has one row per verb: its arguments, its options, its function. */
+#include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -438,6 +440,33 @@ static int run_len(struct job *job)
     return rv;
 }
 
+static struct mst_store *volatile waiting_store;
+static volatile sig_atomic_t stop_signal;
+
+static void on_signal(int number)
+{
+    int saved_errno = errno;
+    stop_signal = number;
+    mst_store_interrupt(waiting_store);
+    errno = saved_errno;
+}
+
+/* Set what signals do, except those that are ignored, as with nohup. */
+static void handle_signals(void (*handler)(int))
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        struct sigaction action;
+        (void)sigaction(numbers[i], NULL, &action); /* cannot fail, nor can the other */
+        if (action.sa_handler != SIG_IGN) {
+            action = (struct sigaction){.sa_handler = handler, .sa_flags = (int)SA_RESETHAND};
+            (void)sigaction(numbers[i], &action, NULL);
+        }
+    }
+}
+
+/* A participant that a signal stops leaves, because not every store notices its death. The second
+ * signal ends it at once. */
 static int run_barrier(struct job *job)
 {
     struct mst_bytes key;
@@ -447,9 +476,12 @@ static int run_barrier(struct job *job)
         rv = job_number(job, 1, "SIZE", 1, &size);
     }
     if (rv == 0) {
+        waiting_store = job->store;
+        handle_signals(on_signal);
         rv = mst_store_barrier(job->store, key, size, job->settings->timeout_ms, &job->err);
+        handle_signals(SIG_DFL);
     }
-    return rv;
+    return rv == MST_ECANCELED ? MST_EXIT_SIGNAL + stop_signal : rv;
 }
 
 /* --- the table --- */

@@ -165,6 +165,20 @@ class Verbs:
                 self.expect(store("barrier", url, "b", "2"), OK, b"")
                 self.finish(first, OK, b"")
 
+    def test_stopped_participant(self):
+        """A signal makes it leave, also where nobody would notice its death."""
+        for url in (self.url, self.with_prefix("p")):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                key = f"b{number}"
+                stopped = self.start("barrier", url, key, "2")
+                harness.wait_until(
+                    lambda: OK in (store("check", url, name).returncode
+                                   for name in (key, f"{key}/participants")), "the arrival")
+                stopped.send_signal(number)
+                self.finish(stopped, 128 + number, b"")
+                self.expect(
+                    store("barrier", url, key, "2", "--timeout", "300ms"), TIMEOUT, b"", "barrier")
+
 
 class TorchKeys:
     """Mixed into a case per store whose keys begin with torch's prefix."""
