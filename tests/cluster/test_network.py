@@ -237,8 +237,11 @@ class Slow(NetworkCase):
         """Nodes join, all start again after the failure of one, and end."""
         self.backend, self.endpoint = backend, self.begin(backend)
         job = Job(self, "--max-restarts", "1", script=(
-            '[ $MUSTER_GENERATION != 1 ] || [ $RANK != 1 ] || exit 3; '
+            '[ $TORCHELASTIC_RESTART_COUNT = 1 ] || [ $RANK != 1 ] || '
+            '{ until [ -e $END.fail ]; do sleep 0.05; done; exit 3; }; '
             'until [ -e $END ]; do sleep 0.05; done'))
+        with open(f"{job.path}.fail", "w", encoding="ascii"):
+            pass
         job.wait(3)
         job.finish()
         for node in job.nodes:
