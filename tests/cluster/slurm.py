@@ -225,6 +225,9 @@ class SlurmCase(unittest.TestCase):
         """The command of muster() as a line of a shell script."""
         return shlex.join(muster(*options, script=script))
 
+    def launch_line(self, *options, script=SAY):
+        return self.line("--launch", "srun", *options, script=script)
+
     def check_nothing_left(self):
         """No process of this test's jobs is on any machine, or soon none is."""
         harness.wait_until(lambda: not cluster.processes(self.mark), "the end of all processes")

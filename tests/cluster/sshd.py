@@ -19,6 +19,16 @@ NOISE = "Have you read the news?\nno end of line"
 BANNER = "All use is recorded."
 
 CLIENT = f"""
+# For mpirun, which takes no account in a name; the first value of an option counts.
+Host t2
+Hostname n2
+User talks
+Host a2
+Hostname n2
+User asks
+Host h2
+Hostname n2
+ConnectTimeout 2
 Host *
 IdentityFile {DIRECTORY}/id
 IdentitiesOnly yes

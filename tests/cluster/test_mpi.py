@@ -2,13 +2,18 @@
 """`muster run` as the program of a real mpirun of Open MPI."""
 
 import functools
+import os
 import re
 import signal
+import time
 import unittest
 
 import cluster
 import harness
 import sshd
+
+# All workers run after so long.
+BEGUN_S = 10
 
 SAY = ('echo "worker $RANK of $WORLD_SIZE, local $LOCAL_RANK of $LOCAL_WORLD_SIZE on $(hostname) "'
        '"port ${MUSTER_STORE##*:}"')
@@ -54,7 +59,7 @@ class OneMachine(MpiCase):
         self.machines.check_nothing_left()
 
     def test_restart(self):
-        first = '[ $MUSTER_GENERATION = 2 ] || { [ $RANK != 2 ] || exit 3; sleep 600; }; '
+        first = '[ $TORCHELASTIC_RESTART_COUNT = 1 ] || { [ $RANK != 2 ] || exit 3; sleep 600; }; '
         child = self.mpirun(4, "--max-restarts", "1", script=first + SAY)
         self.assertEqual(child.wait(), 0, child.stderr())
         self.assertEqual(len(self.places(child)), 4)
@@ -94,6 +99,26 @@ class OneMachine(MpiCase):
         self.assertNotEqual(child.wait(), 0, child.stderr())
         self.machines.check_nothing_left()
 
+    def test_killed(self):
+        """The nodes notice that mpirun is gone, and nothing is left."""
+        child = self.mpirun(4, script=STAY)
+        child.until("worker", count=4)
+        child.signal(signal.SIGKILL)
+        child.wait()
+        self.machines.check_nothing_left()
+
+    def test_end_time(self):
+        """The time that an option tells. With status 0 mpirun does not end the last ones that
+        leave."""
+        save = (f'{SAY}; trap "echo notice $RANK; : > $MUSTER_ACK_FILE" USR1; '
+                'trap "echo stopped $RANK; exit 0" TERM; while :; do sleep 0.05; done')
+        child = self.mpirun(4, "--notice-signal", "USR1", "--notice", "1h", "--end-time",
+                            int(time.time()) + 3600 + BEGUN_S, "--preempt-status", "0", script=save)
+        self.assertEqual(child.wait(), 0, child.stderr())
+        self.assertEqual(sorted(line for line in child.lines if "worker" not in line), sorted(
+            f"{what} {rank}" for rank in range(4) for what in ("notice", "stopped")))
+        self.machines.check_nothing_left()
+
 
 class TwoMachines(MpiCase):
     """mpirun starts tasks over ssh. No variable names the first host, so that an option has to."""
@@ -118,6 +143,70 @@ class TwoMachines(MpiCase):
         child = self.mpirun(4, "--rdzv-endpoint", "n1:29500", hosts=self.HOSTS,
                             script="[ $RANK != 2 ] || exit 7; sleep 600")
         self.assertEqual(child.wait(), 7, child.stderr())
+        self.machines.check_nothing_left()
+
+    def test_killed(self):
+        """As on one machine; the other one has a daemon of mpirun, which ends what is there."""
+        child = self.mpirun(4, "--rdzv-endpoint", "n1:29500", hosts=self.HOSTS, script=STAY)
+        child.until("worker", count=4)
+        child.signal(signal.SIGKILL)
+        child.wait()
+        self.machines.check_nothing_left()
+
+    def test_noise(self):
+        """A banner, and what a shell prints, do no harm; mpirun passes them on."""
+        child = self.mpirun(4, "--rdzv-endpoint", "n1:29500", hosts=("n1:2", "t2:2"))
+        self.assertEqual(child.wait(), 0, child.stderr())
+        child.lines = "\n".join(child.lines).replace(sshd.NOISE, "").splitlines()
+        self.assertEqual(self.places(child, "29500"), self.PLACES)
+        self.assertIn(sshd.BANNER, child.stderr())
+        self.machines.check_nothing_left()
+
+    def check_unusable(self, host, text):
+        """mpirun names the host, and starts no task."""
+        child = self.mpirun(2, "--rdzv-endpoint", "n1:29500", hosts=("n1", host))
+        self.assertNotIn(child.wait(2 * harness.DEADLINE_S), (0, None), child.stderr())
+        self.assertIn(text, child.stderr())
+        self.assertEqual(child.lines, [])
+
+    def test_refused(self):
+        os.kill(self.machines[1].sshd, signal.SIGTERM)
+        harness.wait_until(lambda: len(self.machines[1].processes()) == 1, "the end of sshd")
+        self.addCleanup(self.machines.start_sshd, self.machines[1])
+        self.check_unusable("n2", "connect to host n2 port 22: Connection refused")
+
+    def test_password(self):
+        self.check_unusable("a2", "Permission denied (password).")
+        self.machines.check_nothing_left()
+
+    def test_hangs(self):
+        """If ssh does not wait for ever, nor does mpirun."""
+        harness.pause(self.machines[1].sshd)
+        self.addCleanup(self.machines.check_nothing_left)
+        self.addCleanup(os.kill, self.machines[1].sshd, signal.SIGCONT)
+        self.check_unusable("h2", "timed out during banner exchange")
+
+    def test_power_off(self):
+        """A machine goes dark in the middle of the job. The others go on without it, to their end,
+        but mpirun waits for what it had there."""
+        conf = "keep_alive_interval=500ms,keep_alive_max_attempt=4,last_call_timeout=5s"
+        child = self.mpirun(2, "--rdzv-endpoint", "n1:29500", "--nnodes", "1:2", "--rdzv-conf",
+                            conf, hosts=("n1", "n2"), script=(
+                                f"{SAY}; [ $WORLD_SIZE = 2 ] || exit 0; "
+                                "while :; do sleep 0.05; done"))
+        child.until("worker", count=2)
+        self.machines[1].power_off()
+        try:
+            child.until("worker 0 of 1, local 0 of 1 on n1")
+            harness.wait_until(lambda: not cluster.processes("OMPI_COMM_WORLD_RANK="),
+                               "the end of all agents")
+            self.assertIsNone(child.process.poll())
+            for pid in (child.pid, *cluster.processes("ssh\0-F")):
+                os.kill(pid, signal.SIGKILL)
+            child.wait()
+        finally:
+            self.machines[1].turn_on()
+            self.machines.start_sshd(self.machines[1])
         self.machines.check_nothing_left()
 
 

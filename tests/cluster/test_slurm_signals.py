@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """What a real Slurm tells of the end of a job: signals, and the time."""
 
-import shlex
 import time
 
 import cluster
@@ -44,8 +43,7 @@ class Signals(AgentsCase):
         With B: it goes to the batch script alone: one that has become `muster run --launch srun`
         passes it on, and one that waits for srun does not."""
         steps = self.submit("steps", f"srun {self.line(script=self.HANDLER)}", "--signal=USR1@30")
-        launch = self.submit("launch", "exec " + shlex.join(muster("--launch", "srun",
-                                                                   script=self.HANDLER)),
+        launch = self.submit("launch", "exec " + self.launch_line(script=self.HANDLER),
                              "--signal=B:USR1@30")
         batch = self.submit("batch", f"trap 'echo batch told; : > $FLAG' USR1; "
                             f"srun {self.line(script=self.HANDLER)} & srun=$!; "
@@ -81,16 +79,20 @@ class End(AgentsCase):
         save = ('trap "echo notice $RANK \\$((END - \\$(date +%s))); : > $MUSTER_ACK_FILE" USR1; '
                 'trap "echo stopped $RANK; exit 0" TERM; echo worker $RANK; '
                 'while :; do sleep 0.05; done')
-        line = self.line("--notice-signal", "USR1", "--notice", "45s", script=save)
-        job = self.sbatch("export END=$(SLURM_TIME_FORMAT=%s squeue -h -o %e -j $SLURM_JOB_ID); "
-                          f"srun {line}", "-N2", "--time=1")
-        fields = job.wait_state("FAILED", timeout=2 * harness.DEADLINE_S)
-        self.assertEqual(fields["ExitCode"], "75:0")
-        self.assertEqual(sorted(job.lines("stopped")), ["stopped 0", "stopped 1"], job.output())
-        left = sorted(line.split() for line in job.lines("notice ") if line[0] == "n")
-        self.assertEqual([rank for _, rank, _ in left], ["0", "1"], job.output())
-        for _, _, seconds in left:
-            self.assertAlmostEqual(int(seconds), 45, delta=3)
+        options = ("--notice-signal", "USR1", "--notice", "45s")
+        end = "export END=$(SLURM_TIME_FORMAT=%s squeue -h -o %e -j $SLURM_JOB_ID); "
+        jobs = [self.sbatch(f"{end} srun {self.line(*options, script=save)}", "-N2", "--time=1"),
+                self.sbatch(f"{end} exec {self.launch_line(*options, script=save)}", "-N2",
+                            "--time=1")]
+        for job in jobs:
+            fields = job.wait_state("FAILED", timeout=2 * harness.DEADLINE_S)
+            self.assertEqual(fields["ExitCode"], "75:0")
+            self.assertEqual(sorted(job.lines("stopped")), ["stopped 0", "stopped 1"],
+                             job.output())
+            left = sorted(line.split() for line in job.lines("notice ") if line[0] == "n")
+            self.assertEqual([rank for _, rank, _ in left], ["0", "1"], job.output())
+            for _, _, seconds in left:
+                self.assertAlmostEqual(int(seconds), 45, delta=3)
         self.check_nothing_left()
 
 

@@ -14,6 +14,9 @@ import sshd
 from agents import Child
 
 CONNECT = 5
+PREEMPTED = 75
+# All workers run after so long.
+BEGUN_S = 10
 TERMINATED = 128 + signal.SIGTERM
 
 SAY = 'echo "worker $RANK of $WORLD_SIZE on $(hostname)"'
@@ -55,6 +58,26 @@ class Works(SshCase):
     def test_hosts(self):
         child = self.launch("n[1-4]", "--nproc-per-node", "2")
         self.check(child, 0, *(f"worker {rank} of 8 on n{rank // 2 + 1}" for rank in range(8)))
+
+    def test_restart(self):
+        """All workers start again after the failure of one."""
+        first = '[ $TORCHELASTIC_RESTART_COUNT = 1 ] || { [ $RANK != 2 ] || exit 3; sleep 600; }; '
+        child = self.launch("n[1-4]", "--max-restarts", "1", script=first + SAY)
+        self.check(child, 0, *(f"worker {rank} of 4 on n{rank + 1}" for rank in range(4)))
+
+    def test_two_jobs(self):
+        """Two jobs on the same hosts at the same time."""
+        end = f"{cluster.RUN}/{self.id()}"
+        say = f"{SAY}; until [ -e {end} ]; do sleep 0.05; done"
+        jobs = [self.launch("n[1-2]", script=say) for _ in range(2)]
+        for job in jobs:
+            self.assertEqual(sorted(job.until("worker", count=2)),
+                             ["worker 0 of 2 on n1", "worker 1 of 2 on n2"])
+        with open(end, "w", encoding="ascii"):
+            pass
+        for job in jobs:
+            self.assertEqual(job.wait(), 0, job.stderr())
+        self.machines.check_nothing_left()
 
     def test_failure(self):
         """The status is that of the worker that failed first."""
@@ -170,6 +193,22 @@ class Ends(SshCase):
         child.signal(signal.SIGKILL)
         child.wait()
         harness.wait_until(lambda: not cluster.processes(sshd.CONFIG), "the end of ssh")
+
+    def test_forwarded_signal(self):
+        """USR1 asks the workers of all hosts to save their work, and they go on."""
+        child = self.start("n[1-4]", 4, script=(
+            f'trap "echo saved $RANK; SAVED=1" USR1; {SAY}; until [ $SAVED ]; do sleep 0.05; done'))
+        child.signal(signal.SIGUSR1)
+        self.check(child, 0, *child.lines[:4], *(f"saved {rank}" for rank in range(4)))
+
+    def test_end_time(self):
+        """The time that an option tells: notice at the same time on all hosts."""
+        save = ('trap "echo notice $RANK; : > $MUSTER_ACK_FILE" USR1; '
+                f'trap "echo stopped $RANK; exit 0" TERM; {SAY}; while :; do sleep 0.05; done')
+        child = self.launch("n[1-4]", "--notice-signal", "USR1", "--notice", "1h", "--end-time",
+                            int(time.time()) + 3600 + BEGUN_S, script=save)
+        self.check(child, PREEMPTED, *(f"worker {rank} of 4 on n{rank + 1}" for rank in range(4)),
+                   *(f"{what} {rank}" for rank in range(4) for what in ("notice", "stopped")))
 
     def test_signal(self):
         """The workers of all hosts are stopped, and may save their work."""
