@@ -92,10 +92,10 @@ class Launch(SlurmCase):
         job.wait_state("COMPLETED")
         self.assertEqual(sorted(job.lines("worker")), places(4))
 
-    def test_launch_srun_input(self):
+    def test_input(self):
         """The worker of rank 0 reads what the batch script gives to muster, and nobody holds it
         up."""
-        line = self.line("--launch", "srun", script="echo worker $RANK read $(wc -c)")
+        line = self.launch_line(script="echo worker $RANK read $(wc -c)")
         job = self.sbatch(f"head -c 20000000 /dev/zero | {line}", "-N2")
         job.wait_state("COMPLETED")
         self.assertEqual(sorted(job.lines("worker")),
