@@ -307,6 +307,21 @@ static const char *refused(const struct mst__run_settings *settings)
     return NULL;
 }
 
+/* Tell what the settings do not show to be wrong, but may well be. */
+static void warn(const struct mst__run_settings *settings)
+{
+    const char *batch_nodes = settings->scheduler.batch_nodes.text;
+    if (settings->end_time_is_unknown && settings->node_rank <= 0) {
+        mst__cli_say("muster: no notice before the end of the Slurm job, which is not known: %s",
+                     settings->end_time_none);
+    }
+    if (batch_nodes != NULL && settings->launch == MST_LAUNCH_NONE && settings->nodes_max > 1) {
+        mst__cli_say("muster: this is the batch script of a Slurm job of %.20s nodes, and it runs "
+                     "on one of them; srun or --launch srun would start agents on all",
+                     batch_nodes);
+    }
+}
+
 int mst__cli_run(int argc, char **argv)
 {
     struct mst__run_settings settings;
@@ -318,10 +333,7 @@ int mst__cli_run(int argc, char **argv)
         return exit_code;
     }
     const char *wrong = refused(&settings);
-    if (settings.end_time_is_unknown && settings.node_rank <= 0) {
-        mst__cli_say("muster: no notice before the end of the Slurm job, which is not known: %s",
-                     settings.end_time_none);
-    }
+    warn(&settings);
     if (wrong != NULL) {
         exit_code = mst__cli_usage_error(COMMAND, "%s", wrong);
     } else if (settings.launch != MST_LAUNCH_NONE) {

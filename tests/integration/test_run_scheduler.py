@@ -55,6 +55,13 @@ class Slurm(Case):
         self.assertIn("use srun or --launch srun", agent.stderr())
         agent = self.shell("echo up", "--nnodes", "1", rdzv=False, env=env)
         self.assertEqual(agent.wait(), OK, agent.stderr())
+        self.assertNotIn("srun", agent.stderr())
+        # It may start the others by other means, and says where they meet.
+        agent = self.shell("echo up", nnodes="1:2", env=env)
+        self.assertEqual(agent.wait(), OK, agent.stderr())
+        self.assertIn("muster: this is the batch script of a Slurm job of 2 nodes, and it runs on "
+                      "one of them; srun or --launch srun would start agents on all\n",
+                      agent.stderr())
 
     def test_tasks_of_a_node(self):
         """Tasks on one node have local ranks of that node, not all 0."""
