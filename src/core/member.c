@@ -231,11 +231,23 @@ static void be_apart(struct mst__member *member)
     member->word_answers = 0;
 }
 
+/* Whether the connection that ends has worked. Several in a row that end as soon as they have begun
+ * have not: the server is broken, or has no memory for its answers. */
+static bool has_worked(struct mst__member *member)
+{
+    if (member->link != MST_MEMBER_WELCOME) {
+        return false;
+    }
+    int64_t age_us = member->now_us - member->welcome_us;
+    member->brief_count = age_us < MST_MEMBER_BRIEF_US ? member->brief_count + 1 : 0;
+    return member->brief_count <= MST_MEMBER_BRIEF_MAX;
+}
+
 /* The connection is lost, or the attempt has failed. */
 static void lose_link(struct mst__member *member, const struct mst_err *err)
 {
     bool was_connected = is_connected(member);
-    bool was_welcome = member->link == MST_MEMBER_WELCOME;
+    bool is_at_once = has_worked(member);
     be_apart(member);
     member->link_err = *err;
     if (was_connected && !member->is_cut_told) {
@@ -247,14 +259,16 @@ static void lose_link(struct mst__member *member, const struct mst_err *err)
     if (!wants_link(member)) {
         return;
     }
-    member->connect_us = member->now_us; /* at once, if the last connection worked */
-    if (!was_welcome) {
-        int64_t half_us = member->pause_us / 2;
-        member->connect_us = after(member, half_us + up_to(member, half_us));
-        member->pause_us += half_us;
-        if (member->pause_us > MST_MEMBER_AGAIN_US_MAX) {
-            member->pause_us = MST_MEMBER_AGAIN_US_MAX;
-        }
+    if (is_at_once) {
+        member->connect_us = member->now_us;
+        member->pause_us = MST_MEMBER_AGAIN_US;
+        return;
+    }
+    int64_t half_us = member->pause_us / 2;
+    member->connect_us = after(member, half_us + up_to(member, half_us));
+    member->pause_us += half_us;
+    if (member->pause_us > MST_MEMBER_AGAIN_US_MAX) {
+        member->pause_us = MST_MEMBER_AGAIN_US_MAX;
     }
 }
 
@@ -483,6 +497,26 @@ static void ask_later(struct mst__member *member, const struct mst__job_message 
     drop_link(member, &err);
 }
 
+/* News of a round that we may not know, or of a session that is over, may cross an announcement. A
+ * server that answers each one with such news is broken: it is asked again after pauses. */
+static void announce_again(struct mst__member *member, const struct mst__job_message *message)
+{
+    forget_words(member);
+    if (member->now_us - member->news_us >= MST_MEMBER_BRIEF_US) {
+        member->news_us = member->now_us;
+        member->news_count = 0;
+    }
+    if (member->news_count < MST_MEMBER_BRIEF_MAX) {
+        member->news_count++;
+        announce(member);
+        return;
+    }
+    struct mst_err err;
+    (void)mst__fail(&err, MST_EPROTO, 0, "%.60s answers announcements with '%s'",
+                    member->options.where, mst__job_type_name(message->type));
+    drop_link(member, &err);
+}
+
 static void hear_joining(struct mst__member *member, const struct mst__job_message *message)
 {
     switch (message->type) {
@@ -503,10 +537,9 @@ static void hear_joining(struct mst__member *member, const struct mst__job_messa
         case MST_JOB_SPARE:
             stand_by(member, message);
             return;
-        case MST_JOB_REOPENED: /* of a round that we may not know */
-        case MST_JOB_EXPELLED: /* of a session that is over; a newer process would be refused */
-            forget_words(member);
-            announce(member);
+        case MST_JOB_REOPENED:
+        case MST_JOB_EXPELLED: /* a newer process would be refused */
+            announce_again(member, message);
             return;
         default:
             return; /* of our last round, or of a later server */
@@ -595,10 +628,12 @@ static void hear_holding(struct mst__member *member, const struct mst__job_messa
 /* An announcement was accepted. */
 static void be_welcome(struct mst__member *member, const struct mst__job_message *message)
 {
-    member->link = MST_MEMBER_WELCOME;
+    if (member->link != MST_MEMBER_WELCOME) {
+        member->link = MST_MEMBER_WELCOME;
+        member->welcome_us = member->now_us;
+    }
     member->was_welcome = true;
     member->version = message->u.welcome.version;
-    member->pause_us = MST_MEMBER_AGAIN_US;
     if (member->options.self.is_fixed && member->version < MST_JOB_VERSION_FIXED &&
         member->phase == MST_MEMBER_JOINING) {
         (void)mst__fail(&member->err, MST_ENOTSUP, 0,

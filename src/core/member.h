@@ -151,6 +151,11 @@ struct mst__member_options {
 #define MST_MEMBER_AGAIN_US 50000
 #define MST_MEMBER_AGAIN_US_MAX 1000000
 
+/* So many connections in a row may end so soon after their WELCOME, and so many announcements in
+ * that time may be answered with news of an earlier session, without a pause. */
+#define MST_MEMBER_BRIEF_MAX 4
+#define MST_MEMBER_BRIEF_US 1000000
+
 /* How long to wait for an explanation. */
 #define MST_MEMBER_EXPLAIN_US 1000000
 
@@ -188,6 +193,10 @@ struct mst__member {
     uint32_t version;     /* WELCOME: of the protocol */
     int64_t connect_us;   /* APART: the next attempt; INT64_MAX = none */
     int64_t pause_us;     /* before the next attempt after a failure */
+    int64_t welcome_us;   /* WELCOME: since when */
+    uint32_t brief_count; /* connections in a row that ended soon after their WELCOME */
+    int64_t news_us;      /* JOINING: the time of the first ... */
+    uint32_t news_count;  /* ... of these announcements after news of an earlier session */
     int64_t beat_us;      /* next heartbeat; INT64_MAX = none */
     int64_t answer_us;    /* when the authority must have answered; INT64_MAX = no answer is due */
     int64_t heard_us;     /* when bytes last arrived */

@@ -222,6 +222,44 @@ static void pauses_grow_up_to_a_bound(void **state)
     assert_in_range(last_us, MST_MEMBER_AGAIN_US_MAX / 2, MST_MEMBER_AGAIN_US_MAX);
 }
 
+/* Connected and welcome, as soon as that is allowed. */
+static void again(void)
+{
+    now_us = mst__member_due_us(&member);
+    kind(MST_MEMBER_EVENT_TIME);
+    effects_are("connect");
+    kind(MST_MEMBER_EVENT_CONNECTED);
+    effects_are("send:announce");
+    hear_type(MST_JOB_WELCOME);
+}
+
+/* A server that ends each connection behind its WELCOME is not asked hundreds of times a second. */
+static void brief_connections_are_followed_by_pauses(void **state)
+{
+    (void)state;
+    announced(INT64_MAX);
+    for (int i = 0; i < MST_MEMBER_BRIEF_MAX; i++) {
+        disconnect(MST_ECONN);
+        assert_int_equal(mst__member_due_us(&member), now_us);
+        again();
+    }
+    int64_t began_us = now_us;
+    for (int i = 0; i < 40; i++) {
+        disconnect(MST_ECONN);
+        assert_true(mst__member_due_us(&member) > now_us);
+        again();
+    }
+    assert_true(now_us - began_us > 20 * (int64_t)SECOND_US);
+    /* This one works again. */
+    now_us += MST_MEMBER_BRIEF_US;
+    hear_type(MST_JOB_WELCOME); /* of another announcement */
+    disconnect(MST_ECONN);
+    assert_int_equal(mst__member_due_us(&member), now_us);
+    again();
+    disconnect(MST_ECONN);
+    assert_int_equal(mst__member_due_us(&member), now_us);
+}
+
 static void beats_and_gives_up_who_does_not_answer(void **state)
 {
     (void)state;
@@ -681,6 +719,27 @@ static void news_of_a_round_make_it_announce_again(void **state)
     effects_are("send:announce");
 }
 
+/* A server that answers each announcement with such news is not asked as fast as it answers. */
+static void endless_news_are_followed_by_pauses(void **state)
+{
+    (void)state;
+    announced(INT64_MAX);
+    int64_t began_us = now_us;
+    for (int i = 0; i < 100; i++) {
+        hear_type(i % 2 == 0 ? MST_JOB_EXPELLED : MST_JOB_REOPENED);
+        if (member.link == MST_MEMBER_APART) {
+            effects_are("disconnect notice:disconnected");
+            assert_non_null(strstr(member.link_err.msg, "server:1 answers announcements with"));
+            again();
+        }
+    }
+    assert_true(now_us - began_us > 20 * (int64_t)SECOND_US);
+    /* After a while one such message is nothing special. */
+    now_us += MST_MEMBER_BRIEF_US;
+    hear_type(MST_JOB_EXPELLED);
+    effects_are("send:announce");
+}
+
 static void explain(bool is_spare)
 {
     step((struct mst__member_event){.kind = MST_MEMBER_EVENT_EXPLAINED,
@@ -831,6 +890,7 @@ int main(void)
         cmocka_unit_test_setup(refuses_impossible_rounds, reset),
         cmocka_unit_test_setup(claims_its_place_on_another_connection, reset),
         cmocka_unit_test_setup(pauses_grow_up_to_a_bound, reset),
+        cmocka_unit_test_setup(brief_connections_are_followed_by_pauses, reset),
         cmocka_unit_test_setup(beats_and_gives_up_who_does_not_answer, reset),
         cmocka_unit_test_setup(is_told_of_its_round_alone, reset),
         cmocka_unit_test_setup(is_expelled_and_enters_again, reset),
@@ -852,6 +912,7 @@ int main(void)
         cmocka_unit_test_setup(asks_for_a_new_job, reset),
         cmocka_unit_test_setup(does_not_grow, reset),
         cmocka_unit_test_setup(news_of_a_round_make_it_announce_again, reset),
+        cmocka_unit_test_setup(endless_news_are_followed_by_pauses, reset),
         cmocka_unit_test_setup(time_that_is_spent, reset),
         cmocka_unit_test_setup(who_is_late_says_why, reset),
         cmocka_unit_test_setup(a_spare_is_not_late, reset),
