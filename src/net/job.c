@@ -674,9 +674,7 @@ static bool take_announce(struct mst_server *server,
         mst__conn_give_up(other, MST_WHY_SUPERSEDED, "the node has another connection");
     }
     seat_take(seat, job, id);
-    if (announce->heartbeat_us > job->heartbeat_us) {
-        job->heartbeat_us = announce->heartbeat_us;
-    }
+    seat->heartbeat_us = announce->heartbeat_us;
     return is_told && reply_welcome(server, seat, announce, reterr);
 }
 

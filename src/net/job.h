@@ -29,7 +29,6 @@ struct mst__job {
     struct mst__job *dirty_next;
     bool is_dirty;              /* has effects to send, a deadline, or a new time to wake up at */
     int64_t keys_round;         /* the round at the last check of keys, see job_keys.h */
-    int64_t heartbeat_us;       /* the longest heartbeat interval of its nodes */
     int64_t idle_us;            /* since when it has no nodes; INT64_MAX = it has some */
     struct mst__job_idle *idle; /* its list of idle jobs; NULL = none */
     struct mst__job *idle_prev, *idle_next;
@@ -51,8 +50,9 @@ struct mst__job_idle {
 struct mst__job_seat {
     struct mst__job *job;
     mst__authority_id id;
-    uint64_t contact; /* the number of this connection among all accepted ones */
-    uint32_t founded; /* new run ids that this connection has named */
+    uint64_t contact;     /* the number of this connection among all accepted ones */
+    int64_t heartbeat_us; /* the interval of the node's heartbeats */
+    uint32_t founded;     /* new run ids that this connection has named */
 };
 
 /* All jobs of a server. */

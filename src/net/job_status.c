@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/nearest.h"
+#include "net/conn.h"
 #include "net/give_way.h"
 #include "net/server.h"
 #include "wire/job_status.h"
@@ -135,6 +136,21 @@ static void add_all_lost(const struct mst__job *job,
     status->sentence = mst_bytes_str(room->sentence);
 }
 
+/* The longest heartbeat interval of the connected nodes. */
+static int64_t longest_heartbeat_us(const struct mst__job *job)
+{
+    int64_t longest_us = 0;
+    const struct mst__authority_member *member;
+    uint32_t cursor = 0;
+    while ((member = mst__authority_next_member(&job->authority, &cursor)) != NULL) {
+        const struct mst__conn *conn = member->driver;
+        if (conn != NULL && conn->seat.heartbeat_us > longest_us) {
+            longest_us = conn->seat.heartbeat_us;
+        }
+    }
+    return longest_us;
+}
+
 /* The status borrows from @job and @room, which the caller closes. */
 static void job_status(const struct mst__job *job,
                        uint32_t version,
@@ -146,7 +162,7 @@ static void job_status(const struct mst__job *job,
     mst__job_status_fill(&job->authority, version, job_now_us(), true, room, ret_status);
     add_all_lost(job, version, room, ret_status);
     ret_status->run_id = mst_bytes_of(job->run_id, job->run_id_size);
-    ret_status->heartbeat_us = job->heartbeat_us;
+    ret_status->heartbeat_us = longest_heartbeat_us(job);
 }
 
 int mst__job_snapshot(const struct mst_server *server,

@@ -485,6 +485,47 @@ static void full_server_refuses(void **state)
     (void)close(fd);
 }
 
+/* --- the interval of heartbeats --- */
+
+static int64_t told_heartbeat_us(struct fixture *f)
+{
+    const struct mst__job_message question = {
+        .type = MST_JOB_STATUS,
+        .u.close = {.run_id = mst_bytes_str("job"), .version = MST_JOB_VERSION}};
+    struct mst__job_message told;
+    int fd = node_new(f);
+    put_message(&f->bytes, &question);
+    send_all(f, fd);
+    frame_read(f, fd, &told);
+    assert_int_equal(told.type, MST_JOB_STATUS_TOLD);
+    (void)close(fd);
+    settle(f->server);
+    return told.u.status.heartbeat_us;
+}
+
+/* A node with rare heartbeats, or a stranger, delays the mark of late nodes only while it is
+ * there. */
+static void intervals_go_with_their_nodes(void **state)
+{
+    struct fixture *f = *state;
+    int nodes[] = {node_new(f), node_new(f)};
+    struct mst__job_message announce = announcement("node", 1);
+    announce.u.announce.heartbeat_us = 5000000;
+    put_message(&f->bytes, &announce);
+    send_all(f, nodes[0]);
+    assert_int_equal(told_heartbeat_us(f), 5000000);
+    announce = announcement("stranger", 2);
+    announce.u.announce.heartbeat_us = INT64_MAX;
+    put_message(&f->bytes, &announce);
+    send_all(f, nodes[1]);
+    assert_int_equal(told_heartbeat_us(f), INT64_MAX);
+    put_leave(&f->bytes);
+    send_all(f, nodes[1]);
+    assert_int_equal(told_heartbeat_us(f), 5000000);
+    (void)close(nodes[0]);
+    (void)close(nodes[1]);
+}
+
 /* --- giving way --- */
 
 /* Ask the server, on a new connection, whether it gives way. */
@@ -557,12 +598,19 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 
-        CASE(doomed_connections_have_no_seat), CASE(closed_connections_have_no_seat),
-        CASE(old_connections_are_not_heard),   CASE(jobs_end_while_they_are_told),
-        CASE(idle_jobs_are_counted),           CASE(full_server_refuses),
-        CASE(changed_jobs_are_listed),         CASE(lost_nodes_are_remembered),
-        CASE(only_a_node_gives_way),           CASE(a_node_gives_way),
-        CASE(not_to_a_loopback_server),        CASE(ended_sessions_are_told),
+        CASE(doomed_connections_have_no_seat),
+        CASE(closed_connections_have_no_seat),
+        CASE(old_connections_are_not_heard),
+        CASE(jobs_end_while_they_are_told),
+        CASE(idle_jobs_are_counted),
+        CASE(full_server_refuses),
+        CASE(intervals_go_with_their_nodes),
+        CASE(changed_jobs_are_listed),
+        CASE(lost_nodes_are_remembered),
+        CASE(only_a_node_gives_way),
+        CASE(a_node_gives_way),
+        CASE(not_to_a_loopback_server),
+        CASE(ended_sessions_are_told),
     };
     return MST_RUN_TESTS(tests);
 }
