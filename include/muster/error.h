@@ -63,7 +63,9 @@ struct mst_err {
     int code;                   /* MST_E... */
     int sys;                    /* the system code behind it, or 0 */
     enum mst_err_domain domain; /* the family that sys is from */
-    char msg[200]; /* "connect to 'node0:29400': Connection refused"; a long one ends with `…` */
+    /* "connect to 'node0:29400': Connection refused"; a long one ends with `…`. It can be printed:
+     * control characters in names and reasons are written as `\xNN`. */
+    char msg[200];
 };
 
 /** "ETIMEOUT" for MST_ETIMEOUT; "EUNDEFINED" for an unknown number. Static memory. */
