@@ -448,6 +448,25 @@ static void pipe_held_open(void **state)
     (void)close(held);
 }
 
+/* Of as many last words as a pipe holds none is lost. */
+static void many_last_words(void **state)
+{
+    (void)state;
+    enum { LINES = 60, LINE_SIZE = 1000 };
+    char line[LINE_SIZE];
+    open_with(options_for(2));
+    begin(2, 1, 0, 0);
+    assert_true(fcntl(fds[0][0], F_GETPIPE_SZ) >= LINES * LINE_SIZE);
+    memset(line, 'x', sizeof line);
+    line[sizeof line - 1] = '\n';
+    for (int i = 0; i < LINES; i++) {
+        assert_int_equal(write(fds[0][0], line, sizeof line), (ssize_t)sizeof line);
+    }
+    finish(2);
+    size_t size = strlen(shown(0));
+    assert_int_equal(size, LINES * LINE_SIZE);
+}
+
 /* A process that the worker has left behind: it answers each line that is read with another one. */
 static size_t answers;
 
@@ -702,6 +721,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(temporary_tree, start, stop),
         cmocka_unit_test_setup_teardown(no_place_for_files, start, stop),
         cmocka_unit_test_setup_teardown(pipe_held_open, start, stop),
+        cmocka_unit_test_setup_teardown(many_last_words, start, stop),
         cmocka_unit_test_setup_teardown(endless_writer, start, stop),
         cmocka_unit_test_setup_teardown(slow_console, start, stop),
         cmocka_unit_test_setup_teardown(slow_console_of_others, start, stop),

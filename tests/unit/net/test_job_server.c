@@ -164,6 +164,59 @@ static void ended_sessions_are_told(void **state)
     (void)close(nodes[1]);
 }
 
+/* A connection is for one job: the node of another one is not taken in, and the first is lost. */
+static void one_job_for_a_connection(void **state)
+{
+    struct fixture *f = *state;
+    int node = node_new(f);
+    struct mst__job_message announce = announcement("node", 1);
+    put_message(&f->bytes, &announce);
+    announce.u.announce.run_id = mst_bytes_str("other");
+    put_message(&f->bytes, &announce);
+    send_unread(f, &node, 1);
+    assert_true(peer_is_closed(f->server, node));
+    assert_int_equal(f->server->counters.closed[MST_WHY_PROTOCOL], 1);
+    assert_int_equal(mst__map_count(&f->server->jobs.map), 1);
+    assert_int_equal(job_first(f)->run_id_size, 3);
+    assert_int_equal(job_first(f)->seats_count, 0);
+    (void)close(node);
+}
+
+/* A finished job whose last node leaves makes room for another one of its id in the same turn. */
+static void another_job_at_once(void **state)
+{
+    struct fixture *f = *state;
+    int nodes[] = {node_new(f), node_new(f)};
+    struct mst__job_message announce = announcement("node", 1);
+    struct mst__job_message told;
+    announce.u.announce.announcement.nodes_min = 1;
+    announce.u.announce.announcement.nodes_max = 1;
+    put_message(&f->bytes, &announce);
+    send_all(f, nodes[0]);
+    assert_int_equal(frame_await(f, nodes[0]), MST_JOB_WELCOME);
+    frame_read(f, nodes[0], &told);
+    assert_int_equal(told.type, MST_JOB_SEALED);
+    const struct mst__job_message finish = {
+        .type = MST_JOB_FINISH,
+        .u.finish = {.epoch = told.u.round.epoch, .round = told.u.round.round}};
+    put_message(&f->bytes, &finish);
+    send_all(f, nodes[0]);
+    assert_int_equal(frame_await(f, nodes[0]), MST_JOB_CLOSED);
+    put_leave(&f->bytes);
+    send_unread(f, nodes, 1);
+    announce.u.announce.is_new = true;
+    announce.u.announce.announcement.session = 2;
+    put_message(&f->bytes, &announce);
+    send_unread(f, nodes + 1, 1);
+    assert_int_equal(frame_await(f, nodes[1]), MST_JOB_WELCOME);
+    assert_int_equal(frame_await(f, nodes[1]), MST_JOB_SEALED);
+    settle(f->server);
+    assert_int_equal(mst__map_count(&f->server->jobs.map), 1);
+    assert_int_equal(job_first(f)->authority.phase, MST_AUTHORITY_RUNNING);
+    (void)close(nodes[0]);
+    (void)close(nodes[1]);
+}
+
 /* The last node of a job is lost, and its connection ends because there is no memory to tell it:
  * the job is forgotten in the same turn. */
 static void jobs_end_while_they_are_told(void **state)
@@ -611,6 +664,8 @@ int main(void)
         CASE(a_node_gives_way),
         CASE(not_to_a_loopback_server),
         CASE(ended_sessions_are_told),
+        CASE(one_job_for_a_connection),
+        CASE(another_job_at_once),
     };
     return MST_RUN_TESTS(tests);
 }
