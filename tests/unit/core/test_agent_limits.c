@@ -154,6 +154,19 @@ static void others_give_up(void **state)
     closed(MST_JOB_OUTCOME_ASKED, NULL);
     assert_effects("end 1; ");
     assert_int_equal(agent.cause.status, 4);
+    begin(); /* also of a generation whose workers have succeeded here */
+    for (uint32_t i = 0; i < 2; i++) {
+        run(i);
+        over(MST_AGENT_REASON_FAILURE);
+        both_exit();
+        assert_effects("signal 15; want; ");
+        run(i);
+        exits(0, 0, 0);
+        exits(1, 0, 0);
+        over(MST_AGENT_REASON_FAILURE);
+        assert_effects("finish; want; ");
+        assert_int_equal(agent.quick_count, 1);
+    }
     begin();
     run(0);
     closed(MST_JOB_OUTCOME_ASKED, NULL);
@@ -398,6 +411,22 @@ static void failure_is_not_heard(void **state)
     assert_effects("restart 0:7/0; signal 15; leave; end 1; ");
 }
 
+/* An outage that is over is not why a report is not heard. */
+static void outage_that_was_over(void **state)
+{
+    (void)state;
+    options.workers_count = 1;
+    begin();
+    run(0);
+    cut();
+    happens(MST_AGENT_EVENT_AGAIN);
+    exits(0, 7, 0);
+    pass(60 * SECOND_US);
+    assert_effects("restart 0:7/0; leave; end 1; ");
+    assert_true(agent.is_alone);
+    assert_string_equal(agent.silence.msg, "no answer in time");
+}
+
 /* The wait for a round has its own limit; that of an outage before it does not end the node. */
 static void cut_off_before_a_wait(void **state)
 {
@@ -460,6 +489,13 @@ static void excluded(void **state)
     pass(10 * SECOND_US);
     assert_effects("leave; end 8; ");
     assert_true(agent.is_alone);
+    begin(); /* how the job ends tells more */
+    fails_after(0);
+    assert_effects("restart 0:1/0; want; ");
+    run(1);
+    exits(0, 1, 0);
+    closed(MST_JOB_OUTCOME_FAILED, NULL);
+    assert_effects("restart 0:1/0; end 1; ");
     options.exclude_max = 0;
     begin();
     for (int i = 0; i < 20; i++) {
@@ -530,20 +566,11 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup(name, reset)
     const struct CMUnitTest tests[] = {
-        CASE(hanging),
-        CASE(old_heartbeats),
-        CASE(pauses_grow),
-        CASE(gives_up),
-        CASE(others_give_up),
-        CASE(failures_before_the_start),
-        CASE(cut_off),
-        CASE(cut_off_after_the_work),
-        CASE(cut_off_before_a_wait),
-        CASE(excluded),
-        CASE(cannot_start),
-        CASE(no_round),
-        CASE(success_is_not_heard),
-        CASE(failure_is_not_heard),
+        CASE(hanging),  CASE(old_heartbeats),         CASE(pauses_grow),
+        CASE(gives_up), CASE(others_give_up),         CASE(failures_before_the_start),
+        CASE(cut_off),  CASE(cut_off_after_the_work), CASE(cut_off_before_a_wait),
+        CASE(excluded), CASE(outage_that_was_over),   CASE(cannot_start),
+        CASE(no_round), CASE(success_is_not_heard),   CASE(failure_is_not_heard),
     };
 #undef CASE
     return MST_RUN_TESTS(tests);

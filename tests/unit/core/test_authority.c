@@ -205,6 +205,7 @@ static void heartbeat_of_the_lost(void **state)
     mst__authority_id id = run_id(&run, "a");
     run_pass(&run, 15 * SECOND_US, false);
     assert_told(&run, "sealed 7/1 of 1 at a a=0; expelled a; ");
+    assert_false(run.authority.settings.is_set); /* nobody is left who asks for them */
     assert_int_equal(step_heard(&run.authority, id, run.now_us), MST_ENOTFOUND);
     assert_int_equal(step_session(&run.authority, MST_AUTHORITY_EVENT_LEFT, id, run.now_us),
                      MST_ENOTFOUND);
@@ -227,6 +228,7 @@ static void grace(void **state)
     run_join(&run, "b");
     assert_told(&run, "sealed 7/1 of 2 at a a=0 b=1; ");
     run_cut(&run, "b");
+    assert_int_equal(step_heard(&run.authority, run_id(&run, "b"), run.now_us), MST_EINVAL);
     run_pass(&run, 900000, true);
     run_join(&run, "b");
     run_pass(&run, 10 * SECOND_US, true);
@@ -617,6 +619,8 @@ static void closed_for_good(void **state)
     assert_told(&run, "sealed 7/1 of 2 at a a=0 b=1; spare c; ");
     assert_int_equal(step_shut(&run.authority, "training is done", "a", run.now_us), 0);
     assert_told(&run, "closed by a: training is done; ");
+    const struct mst__authority_member *c = mst__authority_get(&run.authority, run_id(&run, "c"));
+    assert_int_equal(mst__authority_standing(&run.authority, c), MST_STANDING_GATHERED);
     assert_int_equal(step_shut(&run.authority, "again", "b", run.now_us), MST_ECLOSED);
     struct mst__announcement said = run_announcement(&run, "d");
     assert_int_equal(run_say(&run, &said), MST_ECLOSED);
@@ -708,6 +712,14 @@ static void restart_while_coming_back(void **state)
     assert_told(&run, "");
     run_pass(&run, 5 * SECOND_US, true);
     assert_told(&run, "sealed 8/5 of 2 at a a=0 b=1; ");
+    run_close(&run);
+    /* Also one that comes when the others have been told. */
+    run_init_epoch(&run, 1, 3, 8);
+    assert_int_equal(run_hold(&run, "a", claim_first), 0);
+    assert_int_equal(run_say(&run, &said), 0);
+    assert_told(&run, "reopened 5 returned b; ");
+    assert_int_equal(run_hold(&run, "c", claim_third), 0);
+    assert_told(&run, "reopened 5 returned c; ");
     run_close(&run);
 }
 

@@ -172,6 +172,85 @@ static void replaced_is_over(void **state)
     run_close(&run);
 }
 
+/* A process of @name holds a place in round 4 of an earlier authority. */
+static int say_claim(struct unit_run *run,
+                     const char *name,
+                     uint64_t incarnation,
+                     uint32_t rank,
+                     uint32_t world)
+{
+    struct mst__announcement said = run_announcement(run, name);
+    said.incarnation = incarnation;
+    said.session = incarnation;
+    said.claim = (struct mst__claim){
+        .epoch = UNIT_EPOCH, .round = 4, .world = world, .rank = rank, .holds = true};
+    return run_say(run, &said);
+}
+
+/* A newer process of a member has the place of that member, not one that nobody has claimed. */
+static void claim_of_a_second_place(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init_epoch(&run, 1, 3, 8);
+    assert_int_equal(say_claim(&run, "a", 1, 0, 3), 0);
+    assert_int_equal(say_claim(&run, "a", 2, 2, 3), MST_EEXPELLED);
+    assert_int_equal(run.refusal, MST_REFUSAL_CLAIM);
+    assert_int_equal(say_claim(&run, "c", 1, 2, 3), 0);
+    run_close(&run);
+}
+
+/* Members far from the first ones are found, also if nobody else has claimed a place. */
+static void one_of_many_claims(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init_epoch(&run, 1, 1000, 8);
+    assert_int_equal(say_claim(&run, "a", 1, 999, 1000), 0);
+    uint32_t cursor = 0;
+    const struct mst__authority_member *member =
+        mst__authority_next_holder(&run.authority, &cursor);
+    assert_non_null(member);
+    assert_int_equal(member->rank, 999);
+    assert_null(mst__authority_next_holder(&run.authority, &cursor));
+    run_close(&run);
+}
+
+/* A process that does not say its session is not taken for one that was replaced. */
+static void sessions_unsaid(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 2);
+    for (uint64_t incarnation = 1; incarnation <= 3; incarnation++) {
+        struct mst__announcement said = run_announcement(&run, "a");
+        said.incarnation = incarnation;
+        said.session = 0;
+        assert_int_equal(run_say(&run, &said), 0);
+    }
+    assert_int_equal(run.authority.living_count, 1);
+    run_close(&run);
+}
+
+/* A member that connects again may have missed that nodes wait. */
+static void who_connects_again_hears_who_waits(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 1, 3);
+    run_join(&run, "a");
+    run_pass(&run, 30 * SECOND_US, true);
+    run_join(&run, "b");
+    assert_told(&run, "sealed 7/1 of 1 at a a=0; queued b; waiting 1; ");
+    run_cut(&run, "a");
+    struct mst__announcement said = run_announcement(&run, "a");
+    said.claim = run_claim(&run, "a");
+    said.claim.holds = true;
+    assert_int_equal(run_say(&run, &said), 0);
+    assert_told(&run, "waiting 1; ");
+    run_close(&run);
+}
+
 /* The last message of a process counts, also if a new authority first hears an older one, over a
  * closed connection. */
 static void older_word_comes_first(void **state)
@@ -524,6 +603,10 @@ int main(void)
         cmocka_unit_test(claimed_rounds_are_bounded),
         cmocka_unit_test(restored_rounds_are_bounded),
         cmocka_unit_test(newer_contact_wins),
+        cmocka_unit_test(claim_of_a_second_place),
+        cmocka_unit_test(one_of_many_claims),
+        cmocka_unit_test(sessions_unsaid),
+        cmocka_unit_test(who_connects_again_hears_who_waits),
         cmocka_unit_test(older_word_comes_first),
         cmocka_unit_test(replaced_is_over),
         cmocka_unit_test(ends_have_causes),

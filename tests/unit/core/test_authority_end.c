@@ -167,6 +167,22 @@ static void cut_is_called_back(void **state)
     run_close(&run);
 }
 
+/* So it has when the driver was stopped: its word may be unread. */
+static void called_back_by_a_stopped_driver(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_three(&run, 3, 3);
+    assert_int_equal(run_finish(&run, "a"), 0);
+    run_cut(&run, "a");
+    run.now_us += 3600 * (int64_t)SECOND_US;
+    assert_int_equal(run_fail(&run, "c", 7), 0);
+    assert_told(&run, "reopened 2 failed c; ");
+    run_back(&run, "a");
+    assert_int_equal(run.authority.phase, MST_AUTHORITY_OPEN);
+    run_close(&run);
+}
+
 /* Too few are left because others have finished: the job ends with the cause of that round. */
 static void too_few_after_failure(void **state)
 {
@@ -550,6 +566,11 @@ static void cause_is_told_again(void **state)
     char sentence[40];
     mst__cause_describe(&told, sentence, sizeof sentence);
     assert_string_equal(sentence, "node 'b' (rank 1): signal 9: xxxxxxxxxx");
+    struct mst__cause both = told;
+    both.status = 137;
+    both.text = mst_bytes_str("");
+    mst__cause_describe(&both, sentence, sizeof sentence);
+    assert_string_equal(sentence, "node 'b' (rank 1): signal 9");
     assert_told(&run, "reopened 2 failed a; ");
     run_close(&run);
 }
@@ -565,6 +586,11 @@ static void failed_after_finish(void **state)
     assert_told(&run, "reopened 2 failed a; ");
     all_back(&run);
     assert_told(&run, "sealed 7/2 of 3 at a a=0 b=1 c=2; ");
+    assert_int_equal(run_finish(&run, "a"), 0);
+    assert_int_equal(run_fail(&run, "a", 7), 0);
+    run_leave(&run, "a"); /* so that it is waited for */
+    assert_told(&run, "reopened 3 failed a; ");
+    assert_int_equal(run.authority.phase, MST_AUTHORITY_OPEN);
     run_close(&run);
 }
 
@@ -577,6 +603,7 @@ int main(void)
         cmocka_unit_test(failure_of_a_lost_peer),
         cmocka_unit_test(gone_is_released),
         cmocka_unit_test(cut_is_called_back),
+        cmocka_unit_test(called_back_by_a_stopped_driver),
         cmocka_unit_test(too_few_after_failure),
         cmocka_unit_test(too_few_after_loss),
         cmocka_unit_test(spare_for_the_finished),

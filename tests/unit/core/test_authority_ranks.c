@@ -369,6 +369,20 @@ static void fixed_by_an_older_round(void **state)
     run_back(&run, "a");
     assert_told(&run, "sealed 8/5 of 3 at a a=0 b=1 c=2; spare d; ");
     run_close(&run);
+    /* But a round may not be smaller than the minimum. */
+    run_init_epoch(&run, 2, 4, 8);
+    run.is_fixed = true;
+    said = run_announcement(&run, "a");
+    said.claim = (struct mst__claim){.epoch = 7, .round = 4, .world = 1, .rank = 0, .holds = true};
+    assert_int_equal(run_say(&run, &said), 0);
+    run_join(&run, "b");
+    run_back(&run, "a");
+    run.log_size = 0;
+    run.log[0] = '\0';
+    run_join(&run, "c");
+    run_pass(&run, 31 * SECOND_US, true);
+    assert_told(&run, "spare c; ");
+    run_close(&run);
 }
 
 static void fixed_for_all(void **state)

@@ -220,6 +220,33 @@ static void pauses_grow_up_to_a_bound(void **state)
         now_us += last_us;
     }
     assert_in_range(last_us, MST_MEMBER_AGAIN_US_MAX / 2, MST_MEMBER_AGAIN_US_MAX);
+    /* A connection that works ends that. */
+    kind(MST_MEMBER_EVENT_TIME);
+    kind(MST_MEMBER_EVENT_CONNECTED);
+    hear_type(MST_JOB_WELCOME);
+    disconnect(MST_ECONN);
+    kind(MST_MEMBER_EVENT_TIME);
+    disconnect(MST_ECONN);
+    assert_in_range(mst__member_due_us(&member) - now_us, 0, MST_MEMBER_AGAIN_US);
+}
+
+/* Nodes that have announced themselves together do not send their heartbeats together. */
+static void first_heartbeats_are_spread(void **state)
+{
+    (void)state;
+    struct mst__member_options others = member.options;
+    int64_t sooner_us = INT64_MAX;
+    int64_t later_us = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        others.seed = seed;
+        mst__member_init(&member, &others);
+        announced(INT64_MAX);
+        int64_t beat_us = member.beat_us - now_us;
+        assert_in_range(beat_us, SECOND_US, 2 * SECOND_US);
+        sooner_us = beat_us < sooner_us ? beat_us : sooner_us;
+        later_us = beat_us > later_us ? beat_us : later_us;
+    }
+    assert_true(later_us - sooner_us > SECOND_US / 2);
 }
 
 /* Connected and welcome, as soon as that is allowed. */
@@ -331,6 +358,43 @@ static void a_refused_claim_is_the_end_of_the_place(void **state)
     kind(MST_MEMBER_EVENT_CONNECTED);
     hear_refused(MST_ESTATE, MST_REFUSAL_CLAIM);
     effects_are("notice:expelled");
+    static const enum mst__refusal others[] = {MST_REFUSAL_STALE, MST_REFUSAL_TWIN,
+                                               MST_REFUSAL_SETTINGS};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        (void)reset(NULL);
+        in_round(5);
+        hear_refused(MST_EEXPELLED, others[i]);
+        effects_are("notice:expelled");
+    }
+}
+
+/* A round of others in which it has no place: it keeps what it knows of its own. */
+static void stands_by(void **state)
+{
+    (void)state;
+    in_round(5);
+    hear_type(MST_JOB_REOPENED);
+    want(INT64_MAX);
+    hear_round(MST_JOB_QUEUED, 5, 0);
+    effects_are("notice:standby");
+    assert_int_equal(member.claim.rank, 1);
+    hear_round(MST_JOB_SPARE, 6, 0);
+    effects_are("notice:standby");
+    assert_int_equal(member.claim.round, 6);
+    assert_int_equal(member.claim.rank, MST_AUTHORITY_RANK_NONE);
+}
+
+/* What was told of the connection is of one round of joining and holding. */
+static void an_outage_ends_with_leaving(void **state)
+{
+    (void)state;
+    in_round(5);
+    disconnect(MST_ECONN);
+    effects_are("notice:disconnected");
+    kind(MST_MEMBER_EVENT_LEAVE);
+    announced(INT64_MAX);
+    disconnect(MST_ECONN);
+    effects_are("notice:disconnected");
 }
 
 static void a_refusal_ends_the_wait(void **state)
@@ -362,11 +426,14 @@ static void a_code_of_a_later_release_is_an_error_all_the_same(void **state)
 static void a_server_that_is_none_ends_the_wait(void **state)
 {
     (void)state;
-    want(INT64_MAX);
-    kind(MST_MEMBER_EVENT_TIME);
-    disconnect(MST_ENOTSUP);
-    effects_are("failed");
-    assert_int_equal(member.err.code, MST_ENOTSUP);
+    static const int codes[] = {MST_ENOTSUP, MST_ENOMEM, MST_ELIMIT};
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        want(INT64_MAX);
+        kind(MST_MEMBER_EVENT_TIME);
+        disconnect(codes[i]);
+        effects_are("failed");
+        assert_int_equal(member.err.code, codes[i]);
+    }
 }
 
 static void the_end_of_the_job_is_told_once(void **state)
@@ -796,6 +863,28 @@ static void a_spare_is_not_late(void **state)
     assert_int_equal(member.err.code, MST_ETIMEOUT);
 }
 
+/* That it was a spare once does not count in the next wait, and each time is asked for anew. */
+static void a_former_spare_is_late(void **state)
+{
+    (void)state;
+    announced(30 * SECOND_US);
+    member.beat_us = INT64_MAX;
+    for (int i = 0; i < 2; i++) {
+        now_us += 30 * SECOND_US;
+        kind(MST_MEMBER_EVENT_TIME);
+        effects_are("explain");
+        explain(true);
+    }
+    kind(MST_MEMBER_EVENT_LEAVE);
+    announced(30 * SECOND_US);
+    member.beat_us = INT64_MAX;
+    now_us += 30 * SECOND_US;
+    kind(MST_MEMBER_EVENT_TIME);
+    effects_are("explain");
+    explain(false);
+    assert_int_equal(member.err.code, MST_ETIMEOUT);
+}
+
 static void who_gets_no_explanation_fails_too(void **state)
 {
     (void)state;
@@ -891,10 +980,13 @@ int main(void)
         cmocka_unit_test_setup(claims_its_place_on_another_connection, reset),
         cmocka_unit_test_setup(pauses_grow_up_to_a_bound, reset),
         cmocka_unit_test_setup(brief_connections_are_followed_by_pauses, reset),
+        cmocka_unit_test_setup(first_heartbeats_are_spread, reset),
         cmocka_unit_test_setup(beats_and_gives_up_who_does_not_answer, reset),
         cmocka_unit_test_setup(is_told_of_its_round_alone, reset),
         cmocka_unit_test_setup(is_expelled_and_enters_again, reset),
         cmocka_unit_test_setup(a_refused_claim_is_the_end_of_the_place, reset),
+        cmocka_unit_test_setup(stands_by, reset),
+        cmocka_unit_test_setup(an_outage_ends_with_leaving, reset),
         cmocka_unit_test_setup(a_refusal_ends_the_wait, reset),
         cmocka_unit_test_setup(a_code_of_a_later_release_is_an_error_all_the_same, reset),
         cmocka_unit_test_setup(a_server_that_is_none_ends_the_wait, reset),
@@ -916,6 +1008,7 @@ int main(void)
         cmocka_unit_test_setup(time_that_is_spent, reset),
         cmocka_unit_test_setup(who_is_late_says_why, reset),
         cmocka_unit_test_setup(a_spare_is_not_late, reset),
+        cmocka_unit_test_setup(a_former_spare_is_late, reset),
         cmocka_unit_test_setup(who_gets_no_explanation_fails_too, reset),
         cmocka_unit_test_setup(who_never_connected_fails_with_the_cause, reset),
         cmocka_unit_test_setup(stands_any_history, reset),
