@@ -1,6 +1,8 @@
 /* unit/wire/test_journal.c - records of a journal: written, read, damaged, and replayed. */
+#include "base/limits.h"
 #include "unit/core/authority_unit.h"
 #include "wire/replay.h"
+#include "wire/visit.h"
 
 #define JOB 3
 
@@ -378,6 +380,36 @@ static void refuses(void **state)
     unit_close(&unit);
 }
 
+/* Numbers of a later or a broken journal do not wrap around, and no time is beyond the largest. */
+static void large_numbers(void **state)
+{
+    (void)state;
+    static const uint8_t wide[] = {0x80, 0x80, 0x80, 0x80, 0x10};
+    static const uint8_t endless[] = {0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
+                                      0x80, 0x80, 0x80, 0x80, 0x01};
+    uint32_t narrow = 0;
+    uint64_t number = 0;
+    struct mst__visitor visitor = {.input = mst_bytes_of(wide, sizeof wide), .is_compact = true};
+    mst__visit_u64(&visitor, &number);
+    assert_int_equal(visitor.rv, 0);
+    assert_true(number == (uint64_t)UINT32_MAX + 1);
+    visitor = (struct mst__visitor){.input = mst_bytes_of(wide, sizeof wide), .is_compact = true};
+    mst__visit_u32(&visitor, &narrow);
+    assert_int_equal(visitor.rv, MST_EPROTO);
+    visitor =
+        (struct mst__visitor){.input = mst_bytes_of(endless, sizeof endless), .is_compact = true};
+    mst__visit_u64(&visitor, &number);
+    assert_int_equal(visitor.rv, MST_EPROTO);
+    struct unit_journal unit;
+    unit_open(&unit, 1, 1);
+    struct mst__authority_event event = {.kind = MST_AUTHORITY_EVENT_TIME,
+                                         .now_us = MST_JOURNAL_TIME_MAX};
+    assert_int_equal(mst__journal_write_event(&unit.journal, JOB, &event, 0, false), 0);
+    event.now_us++;
+    assert_int_equal(mst__journal_write_event(&unit.journal, JOB, &event, 0, false), MST_ELIMIT);
+    unit_close(&unit);
+}
+
 /* A state without room is not written in part. */
 static void no_room(void **state)
 {
@@ -405,7 +437,7 @@ int main(void)
         cmocka_unit_test(replays),       cmocka_unit_test(goes_on_from_a_state),
         cmocka_unit_test(starves_again), cmocka_unit_test(knows_damage),
         cmocka_unit_test(refuses),       cmocka_unit_test(restores_or_fails),
-        cmocka_unit_test(no_room),
+        cmocka_unit_test(no_room),       cmocka_unit_test(large_numbers),
     };
     return MST_RUN_TESTS(tests);
 }

@@ -314,6 +314,21 @@ static void whole_message_is_limited(void **state)
     }
     assert_int_equal(rv, MST_ELIMIT);
     assert_string_equal(err.msg, "limit reached (request of more than 256 bytes)");
+    /* It is refused by the length of its last key, before a byte of that is there. */
+    mst__buf_clear(&out);
+    reader_enter(&reader, MST_DIALECT_C);
+    assert_int_equal(mst__buf_append_u8(&out, 5), 0);
+    assert_int_equal(mst__buf_append_u64(&out, 100), 0);
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(mst__buf_append_str(&out, mst_bytes_str("/key/of/20/bytes/abc")), 0);
+    }
+    assert_int_equal(
+        mst__wire_read_request(&reader, &limits, mst__buf_bytes(&out), &command, &size, &err),
+        MST_WIRE_MORE);
+    assert_int_equal(mst__buf_append_u64(&out, 20), 0);
+    assert_int_equal(
+        mst__wire_read_request(&reader, &limits, mst__buf_bytes(&out), &command, &size, &err),
+        MST_ELIMIT);
     mst__buf_close(&out);
 }
 

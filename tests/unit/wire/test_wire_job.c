@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "unit/unit.h"
 #include "wire/job.h"
+#include "wire/refusal.h"
 
 #define SIZE_MAX_LARGE MST_KIB(128)
 
@@ -664,6 +665,8 @@ static void sizes(void **state)
     assert_int_equal(read_head(SIZE_MAX_LARGE, MST_JOB_STATUS_TOLD, &err), 0);
     assert_int_equal(read_head(SIZE_MAX_LARGE + 1, MST_JOB_STATUS_TOLD, &err), MST_ELIMIT);
     assert_int_equal(read_head(UINT32_MAX, MST_JOB_STATUS_TOLD, &err), MST_ELIMIT);
+    assert_int_equal(read_head(SIZE_MAX_LARGE, MST_JOB_JOBS_TOLD, &err), 0);
+    assert_int_equal(read_head(SIZE_MAX_LARGE + 1, MST_JOB_JOBS_TOLD, &err), MST_ELIMIT);
     assert_int_equal(read_head(MST_JOB_SIZE_MAX + 1, MST_JOB_STORE, &err), MST_ELIMIT);
 }
 
@@ -690,6 +693,56 @@ static void counts(void **state)
     message.u.lost.named++;
     assert_int_equal(mst__job_write(&frame, &message), MST_ELIMIT);
     mst__buf_close(&frame);
+}
+
+/* A byte that is neither yes nor no. */
+static void maybe(void **state)
+{
+    (void)state;
+    const struct mst__job_message message = {.type = MST_JOB_HEARTBEAT,
+                                             .u.heartbeat.wants_pong = true};
+    struct mst__job_message read;
+    struct mst__buf frame;
+    struct mst_err err = {0};
+    size_t size = 0;
+    write_message(&frame, &message);
+    frame.memory[frame.start + MST_JOB_HEAD_SIZE] = 2;
+    assert_int_equal(mst__job_read(mst__buf_bytes(&frame), SIZE_MAX_LARGE, &read, &size, &err),
+                     MST_EPROTO);
+    mst__buf_close(&frame);
+}
+
+/* In place of a reply: whole, in parts, with another message, or other bytes that begin alike. */
+static void refusals(void **state)
+{
+    (void)state;
+    struct mst__job_message message;
+    struct mst__buf bytes;
+    struct mst_err err = {0};
+    size_t size = 0;
+    mst__buf_init(&bytes, 1000);
+    assert_int_equal(mst__wire_write_refusal(&bytes, MST_ELIMIT, MST_REFUSAL_FULL, text("full")),
+                     0);
+    struct mst_bytes whole = mst__buf_bytes(&bytes);
+    for (size_t have = 1; have < whole.size; have++) {
+        assert_int_equal(
+            mst__wire_read_refusal(mst_bytes_of(whole.data, have), &message, &size, &err), 0);
+        assert_in_range(size, have + 1, whole.size);
+    }
+    assert_int_equal(mst__wire_read_refusal(whole, &message, &size, &err), 1);
+    assert_int_equal(size, whole.size);
+    assert_int_equal(message.u.refused.code, MST_ELIMIT);
+    assert_int_equal(message.u.refused.refusal, MST_REFUSAL_FULL);
+    assert_bytes_str(message.u.refused.text, "full");
+    bytes.memory[bytes.start + MST_WIRE_REFUSAL_HEAD_SIZE - 1]++;
+    assert_int_equal(mst__wire_read_refusal(whole, &message, &size, &err), MST_ENOTFOUND);
+    bytes.memory[bytes.start + MST_WIRE_REFUSAL_HEAD_SIZE - 1]--;
+    mst__buf_truncate(&bytes, MST_WIRE_REFUSAL_HEAD_SIZE);
+    const struct mst__job_message pong = {.type = MST_JOB_PONG};
+    assert_int_equal(mst__job_write(&bytes, &pong), 0);
+    assert_int_equal(mst__wire_read_refusal(mst__buf_bytes(&bytes), &message, &size, &err),
+                     MST_EPROTO);
+    mst__buf_close(&bytes);
 }
 
 static void members(void **state)
@@ -773,6 +826,8 @@ int main(void)
         cmocka_unit_test(bits_turned),
         cmocka_unit_test(sizes),
         cmocka_unit_test(counts),
+        cmocka_unit_test(maybe),
+        cmocka_unit_test(refusals),
         cmocka_unit_test(members),
         cmocka_unit_test(without_memory),
     };
