@@ -590,6 +590,7 @@ static void a_wait_in_parts(void **state)
     assert_true(mst__kv_is_waiting(&f.clients[1]));
     assert_int_equal(wait_part(&f, "/older", true, false), MST_REPLY_STATUS);
     assert_false(mst__kv_is_waiting(&f.clients[1]));
+    assert_null(f.clients[1].parts); /* and costs nothing */
     assert_int_equal(wait_part(&f, "/b", false, true), MST_REPLY_LATER);
     assert_int_equal(wait_part(&f, "/c", true, false), MST_REPLY_LATER);
     set(&f, "/c", "v");
@@ -669,6 +670,38 @@ static void watches_are_limited(void **state)
     assert_int_equal(apply(&f, 2, &command, &reply), 0);
     fixture_close(&f);
     assert_int_equal(f.kv.memory_used, 0);
+}
+
+/* A watcher that misses news of two keys at once is told once. */
+static void two_lost_notices(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct mst__buf pairs;
+    static uint8_t value[MST_KEPT_SIZE_MAX + 1]; /* smaller notices always fit */
+    fixture_open(&f, MST_MIB(8));
+    f.kv.limits.value_max = sizeof value;
+    mst__buf_init(&pairs, MST_MIB(1));
+    static const char *const keys[] = {"/a", "/b"};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(mst__buf_append_str(&pairs, mst_bytes_str(keys[i])), 0);
+        assert_int_equal(mst__buf_append_str(&pairs, mst_bytes_of(value, sizeof value)), 0);
+    }
+    const struct mst__command command = {
+        .op = MST_OP_MULTI_SET, .count = 2, .items = mst__buf_bytes(&pairs)};
+    struct mst__reply reply;
+    assert_int_equal(apply(&f, 0, &command, &reply), 0);
+    for (size_t i = 0; i < 2; i++) {
+        (void)run(&f, 3, MST_OP_WATCH, keys[i]);
+    }
+    drain(&f);
+    size_t charge = mst__kv_room(&f.kv) - MST_KIB(4); /* enough for the command itself */
+    assert_true(mst__kv_charge(&f.kv, charge));
+    assert_int_equal(apply(&f, 0, &command, &reply), 0);
+    assert_true(lost_a_notice(&f, 3));
+    mst__kv_discharge(&f.kv, charge);
+    mst__buf_close(&pairs);
+    fixture_close(&f);
 }
 
 static void connections_share_the_memory_limit(void **state)
@@ -779,6 +812,17 @@ static void what_can_be_held(void **state)
     assert_true(f.kv.memory_used > MST_SHARED_SIZE_MIN);
     mst__kv_release(&f.kv, held.shared);
     assert_int_equal(f.kv.memory_used, 0);
+    /* What is held stays where it is. */
+    const struct mst__command write = {
+        .op = MST_OP_SET, .key = STR("/large"), .value = large_value('l')};
+    assert_int_equal(apply(&f, 0, &write, &reply), 0);
+    held = run(&f, 0, MST_OP_GET, "/large");
+    mst__kv_hold(&f.kv, held.shared);
+    mst__kv_compact_begin(&f.kv);
+    assert_false(mst__kv_compact(&f.kv, 1000, true));
+    assert_ptr_equal(run(&f, 0, MST_OP_GET, "/large").shared, held.shared);
+    assert_bytes(held.bytes, large_value('l'));
+    mst__kv_release(&f.kv, held.shared);
     set(&f, "/small", "text");
     assert_null(run(&f, 0, MST_OP_GET, "/small").shared);
     /* A failed COMPARE_SET replies with the value, which can be held; a successful one, or one
@@ -852,6 +896,12 @@ static void epochs_are_told(void **state)
         assert_false(is_there(&f, malformed[i], NULL));
     }
     assert_false(is_there(&f, "muster.epoch.10", "muster.epoch.11"));
+    /* Who has asked for refusals gets them, whatever it asks for later. */
+    assert_false(f.clients[0].asks_why);
+    assert_true(is_there(&f, MST_KV_ANNOUNCEMENT_REFUSAL, NULL));
+    assert_true(f.clients[0].asks_why);
+    assert_true(is_there(&f, "muster.epoch.10", NULL));
+    assert_true(f.clients[0].asks_why);
     fixture_close(&f);
 }
 
@@ -872,6 +922,7 @@ int main(void)
         cmocka_unit_test(a_wait_is_shed),
         cmocka_unit_test(watcher_in_a_barrier_goes),
         cmocka_unit_test(watches_are_limited),
+        cmocka_unit_test(two_lost_notices),
         cmocka_unit_test(connections_share_the_memory_limit),
         cmocka_unit_test(popped_bytes_stay),
         cmocka_unit_test(held_values_do_not_change),

@@ -110,6 +110,25 @@ static void the_dead_go_and_their_memory(void **state)
     fixture_close(&f);
 }
 
+/* Keys that are moved together between two parts are met all the same. */
+static void while_keys_move(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    fill(&f);
+    mst__kv_sweep_begin(&f.kv);
+    while (sweep(&f, 5)) {
+        mst__kv_compact_begin(&f.kv);
+        while (mst__kv_compact(&f.kv, 1000, true)) {
+        }
+    }
+    assert_int_equal(f.asked, KEYS);
+    assert_int_equal(f.kv.keys_count, KEYS / 2);
+    assert_false(exists(&f, "/d998"));
+    fixture_close(&f);
+}
+
 static void one_part_is_bounded(void **state)
 {
     (void)state;
@@ -231,6 +250,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_dead_go_and_their_memory),
+        cmocka_unit_test(while_keys_move),
         cmocka_unit_test(one_part_is_bounded),
         cmocka_unit_test(large_values_and_queues_count),
         cmocka_unit_test(others_go_on_between_two_parts),
