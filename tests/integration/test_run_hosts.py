@@ -222,7 +222,7 @@ class Hosts(unittest.TestCase):
         process.kill()
         process.wait()
         for pid in pids:
-            harness.wait_until(lambda pid=pid: not is_running(pid), "the end of a worker")
+            harness.wait_until(lambda pid=pid: not is_alive(pid), "the end of a worker")
 
     # --- hosts that hang ---
 
