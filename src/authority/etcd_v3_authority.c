@@ -218,7 +218,7 @@ static int announce(struct mst__etcd_v3_authority *authority,
     struct mst__authority *machine = &authority->machine;
     struct mst_err err = {0};
     said->session = (uint64_t)entry->create_revision;
-    said->wall_here_us = mst__clock_wall_us();
+    said->has_wall = false; /* nobody knows how long ago the key was written */
     said->driver = entry;
     const struct mst__authority_event event = {
         .kind = MST_AUTHORITY_EVENT_KEPT, .now_us = now_us, .announcement = said};

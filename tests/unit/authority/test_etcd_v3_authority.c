@@ -107,6 +107,8 @@ static void world_put(struct world *world,
         .pinned_rank = MST_AUTHORITY_RANK_NONE,
         .claim = *claim,
         .is_fixed = world->is_fixed,
+        .has_wall = true,
+        .wall_us = 1,
     };
     struct mst__buf buf;
     mst__buf_init(&buf, 1 << 16);
@@ -226,6 +228,23 @@ static void test_seal_and_loss(void **state)
     assert_int_equal(world_store(&world), 1);
     assert_int_equal(world.round.state, MST_ETCD_V3_RUNNING);
     assert_true(world.round.round == 2 && world.round.before == 1 && world.round.world == 2);
+    world_close(&world);
+}
+
+/* A key is read long after it was written: how far the clock of its node is off is not known. */
+static void test_no_skew(void **state)
+{
+    (void)state;
+    struct world world;
+    world_init(&world, 2, 2);
+    world_enter(&world, "a", 1);
+    world_build(&world);
+    world_enter(&world, "b", 2);
+    const struct mst__authority *machine = &world.authority.machine;
+    assert_int_equal(machine->members_count, 2);
+    for (uint32_t i = 0; i < machine->members_count; i++) {
+        assert_false(machine->members[i].has_skew);
+    }
     world_close(&world);
 }
 
@@ -900,6 +919,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_seal_and_loss),
+        cmocka_unit_test(test_no_skew),
         cmocka_unit_test(test_fixed),
         cmocka_unit_test(test_finish),
         cmocka_unit_test(test_failure),
