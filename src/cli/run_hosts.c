@@ -150,6 +150,23 @@ static void add_setting(struct words *words,
     }
 }
 
+/* What --master-addr and --master-port do not say is the first host and a random port. */
+static void add_endpoint(struct words *words,
+                         const struct mst__run_settings *settings,
+                         const char *first,
+                         uint32_t random)
+{
+    const char *addr = settings->values[MST_SETTING_MASTER_ADDR].text;
+    const char *port = settings->values[MST_SETTING_MASTER_PORT].text;
+    const char *at = strrchr(first, '@');
+    char number[16];
+    (void)snprintf(number, sizeof number, "%" PRIu32, PORT_FIRST + random % PORTS_COUNT);
+    addr = addr != NULL ? addr : at != NULL ? at + 1 : first;
+    bool is_bare_v6 = strchr(addr, ':') != NULL && addr[0] != '[';
+    add(words, "--rdzv-endpoint=%s%s%s:%s", is_bare_v6 ? "[" : "", addr, is_bare_v6 ? "]" : "",
+        port != NULL ? port : number);
+}
+
 /* Add where the agents meet, and the id. What only a scheduler says is of its whole job, which may
  * launch several at once. So agents that srun starts follow from their step; others meet on the
  * first host, at a random port. */
@@ -166,9 +183,7 @@ static void add_place(struct words *words,
     if (endpoint->source >= MST_SOURCE_PET) {
         add(words, "--rdzv-endpoint=%s", settings->endpoint);
     } else if (!is_srun) {
-        const char *at = strrchr(first, '@');
-        add(words, "--rdzv-endpoint=%s:%" PRIu32, at == NULL ? first : at + 1,
-            PORT_FIRST + random[0] % PORTS_COUNT);
+        add_endpoint(words, settings, first, random[0]);
     }
     if (id->source == MST_SOURCE_SCHEDULER && !is_srun) {
         add(words, "--rdzv-id=%s-%08" PRIx32, settings->run_id, random[1]);

@@ -149,6 +149,24 @@ class Hosts(unittest.TestCase):
         with open(self.log, encoding="utf-8") as file:
             self.assertEqual(sorted(file.read().split()), [f"h{i:02}" for i in range(1, 65)])
 
+    def test_master(self):
+        """--master-addr and --master-port say where the nodes meet, or one of them does. What they
+        leave open is the first host, and a random port."""
+        port = self.server.port
+        for hosts, options in (("a,b", ("--master-addr", "127.0.0.1", "--master-port", port)),
+                               ("127.0.0.1,b", ("--master-port", port)),
+                               ("a,b", ("--master-addr", "127.0.0.1"))):
+            with self.subTest(options=options):
+                result = harness.run("run", "--hosts", hosts, "--ssh", self.ssh, "--rdzv-conf",
+                                     CALM, *options, "--", "sh", "-c", "echo $MUSTER_STORE",
+                                     env={"SSH_LOG": os.path.join(self.directory, self.id())})
+                self.assertEqual(result.returncode, 0, result.stderr)
+                stores = result.stdout.decode().split()
+                self.assertEqual(len(stores), 2)
+                for store in stores:
+                    self.assertRegex(store, rf"^tcp://127\.0\.0\.1:{port}\b"
+                                     if "--master-port" in options else r"^tcp://127\.0\.0\.1:")
+
     def test_status_and_slots(self):
         hostfile = os.path.join(self.directory, "hostfile")
         with open(hostfile, "w", encoding="utf-8") as file:
