@@ -276,9 +276,16 @@ static void send_message(struct run *run, struct peer *peer)
             if (choice / 64 % 2 == 1 && label.value.size > 0) {
                 message.u.announce.announcement.name = label.value;
             }
-            if (take(run) % 4 == 3) { /* it believes that it is in the round */
-                message.u.announce.announcement.claim = (struct mst__claim){
-                    .epoch = epoch, .round = round, .world = 2, .rank = choice / 16 % 2};
+            switch (take(run) % 4) {
+                case 2: /* a closed job without nodes makes room */
+                    message.u.announce.is_new = true;
+                    break;
+                case 3: /* it believes that it is in the round */
+                    message.u.announce.announcement.claim = (struct mst__claim){
+                        .epoch = epoch, .round = round, .world = 2, .rank = choice / 16 % 2};
+                    break;
+                default:
+                    break;
             }
             break;
         case MST_JOB_HEARTBEAT:
