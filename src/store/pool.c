@@ -61,6 +61,7 @@ void mst__pool_init(struct mst__pool *pool,
                                 : mst__endpoint_format(&url->endpoint, text)); /* for people */
     (void)pthread_mutex_init(&pool->mutex, NULL); /* none of these fails on Linux */
     mst__cond_init(&pool->idle_cond);
+    mst__cond_init(&pool->spare_cond);
 }
 
 static void conn_free(struct mst__pool_conn *conn)
@@ -81,6 +82,7 @@ void mst__pool_close(struct mst__pool *pool)
     MST_ASSERT(pool->open_count == 0);
     MST_ASSERT(pool->waiting_count == 0);
     (void)pthread_cond_destroy(&pool->idle_cond); /* no thread waits any more */
+    (void)pthread_cond_destroy(&pool->spare_cond);
     (void)pthread_mutex_destroy(&pool->mutex);
 }
 
@@ -307,13 +309,38 @@ static struct mst__pool_conn *take_idle(struct mst__pool *pool)
     return conn;
 }
 
+/* How many there are for calls that do not wait. With the mutex held. */
+static size_t others_count(const struct mst__pool *pool)
+{
+    return pool->open_count - pool->connecting_count;
+}
+
+/* Whether a call that waits must first make a connection for those that do not. Meanwhile the
+ * others that wait make none: when descriptors run out, or places at the server, that connection is
+ * there for the call that all wait for. With the mutex held. */
+static int needs_spare(struct mst__pool *pool, struct mst__until until, bool *ret_needs_spare)
+{
+    int over = 0;
+    while (pool->is_sparing && over == 0) {
+        over = mst__until_cond(until, &pool->spare_cond, &pool->mutex);
+    }
+    bool needs = pool->waiting_count > 0 && others_count(pool) == 0;
+    if (over == 0 && needs) {
+        pool->is_sparing = true;
+        pool->open_count++;
+        pool->connecting_count++;
+    }
+    *ret_needs_spare = needs;
+    return over;
+}
+
 /* A call that waits needs no turn: any number of them may be under way, since each may wait for a
- * call that is still to come. Only the first takes the last connection from the others; when
- * descriptors run out, one is left for the call that all wait for. With the mutex held. */
+ * call that is still to come. Only the first takes the last connection from the others. With the
+ * mutex held. */
 static struct mst__pool_conn *take_to_wait(struct mst__pool *pool)
 {
     struct mst__pool_conn *idle = NULL;
-    if (pool->waiting_count == 0 || pool->open_count > 1) {
+    if (pool->waiting_count == 0 || others_count(pool) > 1) {
         idle = take_idle(pool);
     }
     if (idle != NULL) {
@@ -329,26 +356,31 @@ static struct mst__pool_conn *take_to_wait(struct mst__pool *pool)
 static int pool_reserve(struct mst__pool *pool,
                         enum mst__pool_use use,
                         struct mst__until until,
-                        struct mst__pool_conn **ret_conn)
+                        struct mst__pool_conn **ret_conn,
+                        bool *ret_needs_spare)
 {
     bool fresh = use == MST_POOL_FRESH;
     int rv = 0;
     int over = 0;
     *ret_conn = NULL;
+    *ret_needs_spare = false;
     (void)pthread_mutex_lock(&pool->mutex); /* a default mutex: cannot fail */
     for (;;) {
         if (use == MST_POOL_WAIT) {
-            *ret_conn = take_to_wait(pool);
+            rv = needs_spare(pool, until, ret_needs_spare);
+            *ret_conn = rv == 0 && !*ret_needs_spare ? take_to_wait(pool) : NULL;
             break;
         }
         if (fresh && pool->open_count < MST_POOL_MAX) {
             pool->open_count++;
+            pool->connecting_count++;
             break;
         }
         struct mst__pool_conn *idle = take_idle(pool);
         if (idle != NULL) {
             if (fresh) {
                 conn_free(idle); /* we use its place */
+                pool->connecting_count++;
             } else {
                 *ret_conn = idle;
             }
@@ -356,6 +388,7 @@ static int pool_reserve(struct mst__pool *pool,
         }
         if (pool->open_count < MST_POOL_MAX) {
             pool->open_count++;
+            pool->connecting_count++;
             break;
         }
         if (over != 0) {
@@ -366,6 +399,15 @@ static int pool_reserve(struct mst__pool *pool,
     }
     (void)pthread_mutex_unlock(&pool->mutex);
     return rv;
+}
+
+/* A call that does not wait has made a connection, or could not. */
+static void pool_connected(struct mst__pool *pool)
+{
+    (void)pthread_mutex_lock(&pool->mutex);
+    MST_ASSERT(pool->connecting_count > 0);
+    pool->connecting_count--;
+    (void)pthread_mutex_unlock(&pool->mutex);
 }
 
 static void pool_unreserve(struct mst__pool *pool, bool is_waiting)
@@ -430,6 +472,9 @@ void mst__pool_prune(struct mst__pool *pool, int64_t idle_ms)
     int64_t before_ms = mst__clock_ms() - idle_ms;
     (void)pthread_mutex_lock(&pool->mutex);
     struct mst__pool_conn **link = &pool->idle; /* the newest first */
+    if (*link != NULL && pool->waiting_count > 1) {
+        link = &(*link)->next; /* it was made for other calls */
+    }
     while (*link != NULL && (*link)->idle_ms > before_ms) {
         link = &(*link)->next;
     }
@@ -447,6 +492,32 @@ void mst__pool_prune(struct mst__pool *pool, int64_t idle_ms)
     }
 }
 
+/* Make a connection, which has its place. */
+static int pool_connect(struct mst__pool *pool,
+                        bool is_waiting,
+                        struct mst__until until,
+                        struct mst__pool_conn **ret_conn,
+                        struct mst_err *reterr)
+{
+    struct mst__pool_conn *conn = conn_new(pool);
+    int rv = conn != NULL ? connect_until(pool, until, conn, reterr)
+                          : mst__fail(reterr, MST_ENOMEM, 0, "connection to %s", pool->name);
+    if (!is_waiting) {
+        pool_connected(pool);
+    }
+    if (conn == NULL) {
+        pool_unreserve(pool, is_waiting);
+        return rv;
+    }
+    conn->is_waiting = is_waiting;
+    if (rv != 0) {
+        mst__pool_drop(pool, conn);
+        return rv;
+    }
+    *ret_conn = conn;
+    return 0;
+}
+
 int mst__pool_get(struct mst__pool *pool,
                   enum mst__pool_use use,
                   struct mst__until until,
@@ -455,10 +526,13 @@ int mst__pool_get(struct mst__pool *pool,
 {
     for (;;) {
         struct mst__pool_conn *conn = NULL;
-        int rv = pool_reserve(pool, use, until, &conn);
+        bool is_waiting = use == MST_POOL_WAIT;
+        bool is_sparing;
+        int rv = pool_reserve(pool, use, until, &conn, &is_sparing);
         if (rv != 0) {
-            return mst__fail(reterr, rv, 0, "all %d connections to %s stayed in use", MST_POOL_MAX,
-                             pool->name);
+            return is_waiting ? mst__fail(reterr, rv, 0, "not connected to %s", pool->name)
+                              : mst__fail(reterr, rv, 0, "all %d connections to %s stayed in use",
+                                          MST_POOL_MAX, pool->name);
         }
         if (conn != NULL) {
             if (mst__client_is_usable(&conn->client, conn->unconfirmed > 0)) {
@@ -468,18 +542,19 @@ int mst__pool_get(struct mst__pool *pool,
             mst__pool_drop(pool, conn); /* the server closed it while it was idle: harmless */
             continue;
         }
-        conn = conn_new(pool);
-        if (conn == NULL) {
-            pool_unreserve(pool, use == MST_POOL_WAIT);
-            return mst__fail(reterr, MST_ENOMEM, 0, "connection to %s", pool->name);
+        if (!is_sparing) {
+            return pool_connect(pool, is_waiting, until, ret_conn, reterr);
         }
-        conn->is_waiting = use == MST_POOL_WAIT;
-        rv = connect_until(pool, until, conn, reterr);
+        rv = pool_connect(pool, false, until, &conn, reterr);
+        if (rv == 0) {
+            mst__pool_put(pool, conn);
+        }
+        (void)pthread_mutex_lock(&pool->mutex);
+        pool->is_sparing = false;
+        (void)pthread_cond_broadcast(&pool->spare_cond); /* cannot fail */
+        (void)pthread_mutex_unlock(&pool->mutex);
         if (rv != 0) {
-            mst__pool_drop(pool, conn);
             return rv;
         }
-        *ret_conn = conn;
-        return 0;
     }
 }

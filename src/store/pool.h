@@ -3,7 +3,7 @@
  *
  * At most MST_POOL_MAX are open for calls that are answered at once, and idle; a further call waits
  * for its turn. Calls that wait for something are not among them: another call may have to end
- * their wait. */
+ * their wait. If several wait, one more connection is open for that call. */
 #ifndef MST_STORE_POOL_H
 #define MST_STORE_POOL_H
 
@@ -36,7 +36,10 @@ struct mst__pool {
     pthread_cond_t idle_cond;
     struct mst__pool_conn *idle;
     size_t open_count;         /* idle, and in calls that are answered at once */
+    size_t connecting_count;   /* of these: not there yet */
     size_t waiting_count;      /* in calls that wait */
+    bool is_sparing;           /* one of these makes a connection for the other calls first */
+    pthread_cond_t spare_cond; /* and has done so, or could not */
     enum mst__dialect dialect; /* of the last server; UNKNOWN = probe */
     uint64_t epoch;            /* incremented when the server may have been replaced */
     uint64_t connects;

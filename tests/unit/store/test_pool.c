@@ -1,8 +1,12 @@
 /* unit/store/test_pool.c - the connections of a store: their maximum, and which calls it holds
  * for. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -120,9 +124,12 @@ static void waiting_ones_are_not_counted(void **state)
     for (size_t i = 0; i < WAITS; i++) {
         assert_ok(mst__pool_get(&pool, MST_POOL_WAIT, mst__until_in(PLENTY_MS), &waits[i], &err));
     }
-    assert_int_equal(pool.open_count, 0);
     assert_int_equal(pool.waiting_count, WAITS);
+    /* One connection is there for the call that they wait for, however long ago it was made. */
+    assert_int_equal(pool.open_count, 1);
+    mst__pool_prune(&pool, 0);
     assert_ok(mst__pool_get(&pool, MST_POOL_SHORT, mst__until_in(PLENTY_MS), &conn, &err));
+    assert_int_equal(pool.connects, WAITS + 1);
     /* A wait does not take the last connection... */
     mst__pool_put(&pool, conn);
     mst__pool_drop(&pool, waits[0]);
@@ -140,6 +147,79 @@ static void waiting_ones_are_not_counted(void **state)
     mst__pool_put(&pool, conn);
     assert_int_equal(pool.open_count, 1);
     mst__pool_close(&pool);
+}
+
+/* When there are no more descriptors, a call that waits fails, and one that does not is served. */
+static void waiting_ones_leave_one(void **state)
+{
+    const struct fixture *f = *state;
+    struct mst__pool pool;
+    struct mst__pool_conn *waits[2];
+    struct mst__pool_conn *conn = NULL;
+    struct rlimit before;
+    pool_open(&pool, f);
+    for (size_t i = 0; i < 2; i++) {
+        assert_ok(mst__pool_get(&pool, MST_POOL_WAIT, mst__until_in(PLENTY_MS), &waits[i], &err));
+    }
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const struct rlimit none = {.rlim_cur = 3, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    int rv = mst__pool_get(&pool, MST_POOL_WAIT, mst__until_in(PLENTY_MS), &conn, &err);
+    int short_rv = mst__pool_get(&pool, MST_POOL_SHORT, mst__until_in(PLENTY_MS), &conn, NULL);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(rv, MST_ESYS);
+    assert_ok(short_rv);
+    mst__pool_drop(&pool, conn);
+    mst__pool_drop(&pool, waits[0]);
+    mst__pool_drop(&pool, waits[1]);
+    mst__pool_close(&pool);
+}
+
+static void *want_to_wait(void *arg)
+{
+    struct wanting *wanting = arg;
+    wanting->rv = mst__pool_get(wanting->pool, MST_POOL_WAIT, mst__until_in(20 * SHORT_MS),
+                                &wanting->conn, &wanting->err);
+    return NULL;
+}
+
+/* While a call that waits makes a connection for others, here at a server that does not answer, no
+ * other one that waits makes its own. */
+static void the_one_for_others_comes_first(void **state)
+{
+    (void)state;
+    struct fixture f = {.endpoint = {.host = "127.0.0.1"}};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    struct mst__pool pool;
+    struct wanting wantings[2];
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, size), 0);
+    assert_int_equal(listen(fd, 4), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    f.endpoint.port = ntohs(address.sin_port);
+    pool_open(&pool, &f);
+    pool.waiting_count = 1; /* the first one, which has a connection */
+    for (size_t i = 0; i < 2; i++) {
+        wantings[i] = (struct wanting){.pool = &pool};
+        assert_int_equal(pthread_create(&wantings[i].thread, NULL, want_to_wait, &wantings[i]), 0);
+    }
+    struct pollfd arrivals = {.fd = fd, .events = POLLIN};
+    assert_int_equal(poll(&arrivals, 1, PLENTY_MS), 1);
+    int first = accept(fd, NULL, NULL);
+    assert_true(first >= 0);
+    assert_int_equal(poll(&arrivals, 1, 2 * SHORT_MS), 0);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(wantings[i].thread, NULL), 0);
+        assert_int_equal(wantings[i].rv, MST_ETIMEOUT);
+    }
+    assert_int_equal(pool.open_count, 0);
+    assert_int_equal(pool.connecting_count, 0);
+    pool.waiting_count--;
+    mst__pool_close(&pool);
+    assert_int_equal(close(first), 0);
+    assert_int_equal(close(fd), 0);
 }
 
 /* Of many connections that come back from waits, as many are kept as may be idle. */
@@ -224,6 +304,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(all_in_use, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(waiting_ones_are_not_counted, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(waiting_ones_leave_one, fixture_open, fixture_close),
+        cmocka_unit_test(the_one_for_others_comes_first),
         cmocka_unit_test_setup_teardown(some_waiting_ones_are_kept, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(idle_ones_are_closed, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(which_one_is_taken, fixture_open, fixture_close),
