@@ -110,6 +110,8 @@ class Plain(unittest.TestCase):
                 self.assertEqual(sorted(p["rank"] for p in status["participants"]), [0, 1, 2, 3])
                 self.assertEqual({p["node"] for p in status["participants"]},
                                  {node.name for node in (*others, late)})
+                for participant in status["participants"]:
+                    self.assertIsNotNone(participant["heartbeat_age_ms"], participant)
                 self.assertIn("running with 4 nodes and waiting for nobody", status["summary"])
 
                 closed = job.run("close")

@@ -167,6 +167,9 @@ static void again_with_one_more(void **state)
             assert_true(nodes[i].got.round > first);
         }
         assert_true(mst__clock_ms() - begin_ms < 5000);
+        /* The names are those of this round. */
+        assert_ok(mst_handler_leave(nodes[2].handler, &err));
+        assert_lost(nodes[0].handler, mst_handler_node(nodes[2].handler), false);
         part(nodes, 3);
     }
 }
@@ -318,6 +321,15 @@ static void extra_data(void **state)
         mst_buffer_free(&json);
     }
     extra_data_comes_late(nodes[0].handler, nodes[1].handler);
+    /* Who waits for the next round has left this one. */
+    mst_store_close(nodes[0].got.store);
+    nodes[0].got.store = NULL;
+    node_start(&nodes[0]);
+    assert_true(fd_is_readable(nodes[1].handler, PLENTY_MS));
+    assert_fails(mst_handler_set_extra(nodes[0].handler, "a", "1", PLENTY_MS, &err), MST_EINVAL,
+                 "none is joined");
+    mst_handler_cancel(nodes[0].handler);
+    assert_int_equal(node_join(&nodes[0]), MST_ECANCELED);
     part(nodes, 2);
     struct mst_handler *other = new_handler("etcd-v2", "extra", 2, 2, "");
     assert_fails(mst_handler_set_extra(other, "a", "1", PLENTY_MS, &err), MST_ENOTSUP, "etcd-v2");
