@@ -131,6 +131,25 @@ static int reader_new(struct fixture *f, size_t size)
     return fd;
 }
 
+/* A client may end its own wait: the answer to that comes in its turn. */
+static void replies_keep_their_order(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t replies[9 + 1];
+    int fd = client_new(f);
+    put_set(&f->bytes, "/a", mst_bytes_str("x"));
+    put_get(&f->bytes, "/a");
+    const struct mst__command wait = {.op = MST_OP_WAIT, .count = 1};
+    put_command(&f->bytes, &wait);
+    assert_int_equal(mst__buf_append_str(&f->bytes, mst_bytes_str("/k")), 0);
+    put_set(&f->bytes, "/k", mst_bytes_str("v"));
+    send_all(f, fd);
+    peer_receive(f->server, fd, replies, sizeof replies);
+    static const uint8_t wanted[] = {1, 0, 0, 0, 0, 0, 0, 0, 'x', 0};
+    assert_memory_equal(replies, wanted, sizeof wanted);
+    (void)close(fd);
+}
+
 /* A peer that reads its replies slowly gets all of them. */
 static void slow_reader_is_served(void **state)
 {
@@ -517,6 +536,7 @@ int main(void)
         CASE(deadline_grows_with_the_request),
         CASE(slow_reader_is_served),
         CASE(trickling_reader_is_not),
+        CASE(replies_keep_their_order),
         CASE(silent_reader_has_its_time),
         CASE_SMALL(values_are_shared),
         CASE(store_frames_are_refused),

@@ -105,8 +105,8 @@ static void long_turns_are_forgotten(void **state)
 
 /* --- floods --- */
 
-/* A WAIT for @count keys, in f->bytes. */
-static void put_wait(struct fixture *f, size_t count)
+/* A WAIT for @count keys in @dialect, in f->bytes. */
+static void put_wait_in(struct fixture *f, enum mst__dialect dialect, size_t count)
 {
     struct mst__buf items;
     mst__buf_init(&items, MST_MIB(4));
@@ -117,8 +117,13 @@ static void put_wait(struct fixture *f, size_t count)
     }
     const struct mst__command wait = {
         .op = MST_OP_WAIT, .count = count, .items = mst__buf_bytes(&items)};
-    put_command(&f->bytes, &wait);
+    assert_int_equal(mst__wire_write_request(&f->bytes, dialect, &wait), 0);
     mst__buf_close(&items);
+}
+
+static void put_wait(struct fixture *f, size_t count)
+{
+    put_wait_in(f, MST_DIALECT_C, count);
 }
 
 /* Keys that exist only because a client waits for them do not count, nor does the number of
@@ -180,6 +185,27 @@ static void long_wait(void **state)
     flood(f, fd, part); /* all but one are there */
     assert_int_equal(kv->keys_count, COUNT - 1);
     put_set(&f->bytes, "/waited/7", mst_bytes_str("v"));
+    send_all(f, other);
+    assert_int_equal(peer_drain(fd, SIZE_MAX), 1);
+    (void)close(other);
+    (void)close(fd);
+}
+
+/* The same of an old client, whose next request would give a wait up. */
+static void long_wait_of_an_old_client(void **state)
+{
+    struct fixture *f = *state;
+    enum { COUNT = 10 * MST_WAIT_PART };
+    int other = client_new(f);
+    int fd = peer_new(f->server, 0);
+    put_wait_in(f, MST_DIALECT_B, COUNT);
+    flood(f, fd, 3 * MST_WAIT_PART);
+    assert_int_equal(mst__map_count(&f->server->kv.map), COUNT);
+    for (size_t i = 0; i < COUNT; i++) {
+        char key[32];
+        (void)snprintf(key, sizeof key, "/waited/%zu", i);
+        put_set(&f->bytes, key, mst_bytes_str("v"));
+    }
     send_all(f, other);
     assert_int_equal(peer_drain(fd, SIZE_MAX), 1);
     (void)close(other);
@@ -883,6 +909,7 @@ int main(void)
         CASE(list_keys),
         CASE(long_wait),
         CASE(long_wait_ends),
+        CASE(long_wait_of_an_old_client),
         CASE(wait_change),
         CASE(watched_key),
         CASE(messages),

@@ -131,6 +131,15 @@ static void full_memory_is_told(void **state)
         send_all(f, fd);
     }
     assert_true(is_ready(f, text));
+    for (unsigned i = 0; i < 4; i++) { /* as many as before fit, and nothing is refused */
+        char key[16];
+        (void)snprintf(key, sizeof key, "/%u", i);
+        put_set(&f->bytes, key, filler(100000));
+        send_all(f, fd);
+    }
+    settle(f->server);
+    assert_int_equal(f->server->counters.refused[MST_FULL_OF_MEMORY], 1);
+    assert_true(is_ready(f, text));
     (void)close(fd);
 }
 
@@ -398,6 +407,23 @@ static void silence_after_a_word_costs_nothing(void **state)
     (void)close(asker);
 }
 
+/* Who has just sent its first bytes is not silent, although they are not read yet. */
+static void unread_words_count(void **state)
+{
+    struct fixture *f = *state;
+    const uint8_t byte = 0;
+    int spoken = peer_new(f->server, 0);
+    int silent = peer_new(f->server, 0);
+    f->server->ahead_ms += MST_SILENT_MS;
+    assert_int_equal(send(spoken, &byte, 1, MSG_NOSIGNAL), 1);
+    assert_true(mst__silent_make_room(f->server));
+    assert_true(peer_is_closed(f->server, silent));
+    assert_false(peer_is_closed(f->server, spoken));
+    assert_int_equal(closed_for(f, MST_WHY_SILENT), 1);
+    (void)close(silent);
+    (void)close(spoken);
+}
+
 /* A client of dialect A has a second connection on which it sends nothing, and spins without it. */
 static void second_connections_are_kept(void **state)
 {
@@ -439,6 +465,7 @@ int main(void)
         CASE(reserve_is_bounded),
         CASE(silent_connections_make_room),
         CASE(silence_after_a_word_costs_nothing),
+        CASE(unread_words_count),
         CASE(second_connections_are_kept),
     };
     return MST_RUN_TESTS(tests);

@@ -579,6 +579,132 @@ static void intervals_go_with_their_nodes(void **state)
     (void)close(nodes[1]);
 }
 
+/* --- announcements --- */
+
+static struct mst__job_message ask(struct fixture *f,
+                                   int fd,
+                                   const struct mst__job_message *message)
+{
+    struct mst__job_message told;
+    put_message(&f->bytes, message);
+    send_all(f, fd);
+    frame_read(f, fd, &told);
+    return told;
+}
+
+/* A node of the job @run_id alone. */
+static struct mst__job_message lonely(const char *run_id)
+{
+    struct mst__job_message announce = announcement("node", 1);
+    announce.u.announce.run_id = mst_bytes_str(run_id);
+    announce.u.announce.announcement.nodes_min = 1;
+    announce.u.announce.announcement.nodes_max = 1;
+    return announce;
+}
+
+/* Both speak the version of the one that is older. */
+static void versions_are_agreed_on(void **state)
+{
+    struct fixture *f = *state;
+    for (uint32_t version = 1; version <= MST_JOB_VERSION + 1; version++) {
+        struct mst__job_message announce = announcement("node", version);
+        announce.u.announce.version = version;
+        int fd = node_new(f);
+        struct mst__job_message told = ask(f, fd, &announce);
+        assert_int_equal(told.type, MST_JOB_WELCOME);
+        assert_int_equal(told.u.welcome.version,
+                         version < MST_JOB_VERSION ? version : MST_JOB_VERSION);
+        (void)close(fd);
+    }
+}
+
+/* What one connection may ask for: a bounded patience, and few new jobs. */
+static void demands_are_bounded(void **state)
+{
+    struct fixture *f = *state;
+    int fd = node_new(f);
+    struct mst__job_message announce = announcement("node", 1);
+    announce.u.announce.announcement.expiry_us = MST_JOB_EXPIRY_US_MAX + 1;
+    struct mst__job_message told = ask(f, fd, &announce);
+    assert_int_equal(told.type, MST_JOB_REFUSED);
+    assert_int_equal(told.u.refused.code, MST_ELIMIT);
+    announce.u.announce.announcement.expiry_us = MST_JOB_EXPIRY_US_MAX;
+    assert_int_equal(ask(f, fd, &announce).type, MST_JOB_WELCOME);
+    (void)close(fd);
+    fd = node_new(f);
+    for (int i = 0; i <= MST_JOBS_FOUNDED_MAX; i++) {
+        char run_id[20];
+        (void)snprintf(run_id, sizeof run_id, "run%d", i);
+        const struct mst__job_message shut = {.type = MST_JOB_CLOSE,
+                                              .u.close = {.run_id = mst_bytes_str(run_id)}};
+        told = ask(f, fd, &shut);
+        assert_int_equal(told.type, i < MST_JOBS_FOUNDED_MAX ? MST_JOB_CLOSED : MST_JOB_REFUSED);
+    }
+    assert_int_equal(told.u.refused.code, MST_ELIMIT);
+    (void)close(fd);
+}
+
+/* The first reason of a close stays, and whoever comes later is told how the job has ended, in
+ * words of its version; advice is for those that were in no round of it. */
+static void ends_are_told(void **state)
+{
+    struct fixture *f = *state;
+    int fd = node_new(f);
+    struct mst__job_message shut = {.type = MST_JOB_CLOSE,
+                                    .u.close = {.run_id = mst_bytes_str("shut"),
+                                                .reason = mst_bytes_str("first"),
+                                                .owner = mst_bytes_str("me")}};
+    assert_bytes_str(ask(f, fd, &shut).u.close.reason, "first");
+    shut.u.close.reason = mst_bytes_str("second");
+    shut.u.close.owner = mst_bytes_str("you");
+    struct mst__job_message told = ask(f, fd, &shut);
+    assert_bytes_str(told.u.close.reason, "first");
+    (void)close(fd);
+    fd = node_new(f);
+    struct mst__job_message announce = lonely("done");
+    assert_int_equal(ask(f, fd, &announce).type, MST_JOB_WELCOME);
+    const struct mst__claim claim = round_await(f, fd);
+    struct mst__job_message finish = {.type = MST_JOB_FINISH,
+                                      .u.finish = {.epoch = claim.epoch, .round = claim.round}};
+    assert_int_equal(ask(f, fd, &finish).type, MST_JOB_CLOSED);
+    (void)close(fd);
+    fd = node_new(f);
+    announce.u.announce.announcement.name = mst_bytes_str("late");
+    told = ask(f, fd, &announce);
+    assert_int_equal(told.u.refused.code, MST_EFINISHED);
+    assert_non_null(strstr((const char *)told.u.refused.text.data, "--new"));
+    announce.u.announce.announcement.claim = claim;
+    told = ask(f, fd, &announce);
+    assert_int_equal(told.u.refused.code, MST_EFINISHED);
+    assert_null(strstr((const char *)told.u.refused.text.data, "--new"));
+    announce.u.announce.version = 1;
+    assert_int_equal(ask(f, fd, &announce).u.refused.code, MST_ECLOSED);
+    (void)close(fd);
+}
+
+/* A job without nodes goes on for a while: one that has not ended makes no room for another of its
+ * id, and is forgotten when its time is over. */
+static void left_jobs_go_on(void **state)
+{
+    struct fixture *f = *state;
+    struct mst__job_message announce = lonely("left");
+    int fd = node_new(f);
+    assert_int_equal(ask(f, fd, &announce).type, MST_JOB_WELCOME);
+    assert_int_equal(round_await(f, fd).round, 1);
+    put_leave(&f->bytes);
+    send_all(f, fd);
+    (void)close(fd);
+    settle(f->server);
+    uint64_t left_ms = uv_timer_get_due_in(&job_first(f)->timer);
+    uint64_t expiry_ms = (uint64_t)f->server->options.job_expiry_ms;
+    assert_in_range(left_ms, expiry_ms - PATIENCE_MS, expiry_ms);
+    announce.u.announce.is_new = true;
+    fd = node_new(f);
+    assert_int_equal(ask(f, fd, &announce).type, MST_JOB_WELCOME);
+    assert_int_equal(round_await(f, fd).round, 2);
+    (void)close(fd);
+}
+
 /* --- giving way --- */
 
 /* Ask the server, on a new connection, whether it gives way. */
@@ -666,6 +792,10 @@ int main(void)
         CASE(ended_sessions_are_told),
         CASE(one_job_for_a_connection),
         CASE(another_job_at_once),
+        CASE(versions_are_agreed_on),
+        CASE(demands_are_bounded),
+        CASE(ends_are_told),
+        CASE(left_jobs_go_on),
     };
     return MST_RUN_TESTS(tests);
 }
