@@ -47,15 +47,17 @@ struct server_node {
     char endpoint[60];
 };
 
-static struct mst_handler *node_new(const char *backend,
-                                    const char *endpoint,
-                                    const char *run_id,
-                                    const char *options,
-                                    struct told *told)
+/* A node of a job for up to @max. */
+static struct mst_handler *node_of(const char *backend,
+                                   const char *endpoint,
+                                   const char *run_id,
+                                   int64_t max,
+                                   const char *options,
+                                   struct told *told)
 {
     struct mst_params *params = NULL;
     struct mst_handler *handler = NULL;
-    assert_ok(unit_params(backend, endpoint, run_id, 1, 2, NULL, &params, &err));
+    assert_ok(unit_params(backend, endpoint, run_id, 1, max, NULL, &params, &err));
     assert_ok(mst_params_parse(params, ALONE, &err));
     assert_ok(mst_params_parse(params, options, &err));
     if (told != NULL) {
@@ -64,6 +66,15 @@ static struct mst_handler *node_new(const char *backend,
     assert_ok(mst_handler_new(params, &handler, &err));
     mst_params_free(params);
     return handler;
+}
+
+static struct mst_handler *node_new(const char *backend,
+                                    const char *endpoint,
+                                    const char *run_id,
+                                    const char *options,
+                                    struct told *told)
+{
+    return node_of(backend, endpoint, run_id, 2, options, told);
 }
 
 static void enter(struct mst_handler *handler)
@@ -230,6 +241,47 @@ static void records(void **state)
     mst__owner_close(&owner);
 }
 
+/* Of many jobs the first three are named, their spares count, and nodes of a job that has ended
+ * need the server no more. */
+static void many_jobs(void **state)
+{
+    static const char *const ids[] = {"one", "two", "three", "four"};
+    struct mst_handler *nodes[4];
+    struct server_node server;
+    (void)state;
+    server_node_open(&server, "muster", "");
+    for (size_t i = 0; i < 4; i++) {
+        nodes[i] = node_of("muster", server.endpoint, ids[i], 1, "is_host=0,node_name=b", NULL);
+        enter(nodes[i]);
+    }
+    struct mst_handler *spare =
+        node_of("muster", server.endpoint, "one", 1, "is_host=0,node_name=c", NULL);
+    assert_ok(mst_handler_begin(spare, PLENTY_MS, &err));
+    assert_fails(mst_handler_linger(server.handler, 10, &err), MST_ETIMEOUT, " and 1 more");
+    size_t named = 0;
+    for (const char *at = err.msg; (at = strstr(at, "run '")) != NULL; at++) {
+        named++;
+    }
+    assert_int_equal(named, 3);
+    for (size_t i = 1; i < 4; i++) {
+        assert_ok(mst_handler_set_closed(nodes[i], &err));
+    }
+    int64_t end_ms = mst__clock_deadline_ms(PLENTY_MS);
+    do { /* until the spare has come */
+        assert_true(mst__clock_ms() < end_ms);
+    } while (mst_handler_linger(server.handler, 10, &err) == MST_ETIMEOUT &&
+             strstr(err.msg, "(2 nodes)") == NULL);
+    assert_fails(mst_handler_linger(server.handler, 10, &err), MST_ETIMEOUT,
+                 "run 'one' (2 nodes) still needs");
+    assert_ok(mst_handler_set_closed(nodes[0], &err));
+    assert_ok(mst_handler_linger(server.handler, PLENTY_MS, &err));
+    mst_handler_free(spare);
+    for (size_t i = 0; i < 4; i++) {
+        mst_handler_free(nodes[i]);
+    }
+    mst_handler_free(server.handler);
+}
+
 static void options(void **state)
 {
     (void)state;
@@ -249,6 +301,7 @@ int main(void)
         cmocka_unit_test(nobody_else),
         cmocka_unit_test(another_job),
         cmocka_unit_test(own_job),
+        cmocka_unit_test(many_jobs),
         cmocka_unit_test_setup_teardown(records, fixture_open, fixture_close),
         cmocka_unit_test(options),
     };
