@@ -17,7 +17,7 @@ static const char *const backends[][2] = {{"muster", "muster"},
                                           {"muster", "c10d"},
                                           {"c10d", "muster"},
                                           {"c10d", "c10d"}};
-#define EACH_PAIR(pair) for (const char *const *pair = backends[0]; pair != backends[4]; pair += 2)
+#define PAIRS_COUNT (sizeof backends / sizeof backends[0])
 
 /* --- events --- */
 
@@ -103,8 +103,8 @@ static void server_node_open(struct server_node *node, const char *backend, cons
 static void nobody_else(void **state)
 {
     (void)state;
-    EACH_PAIR(pair)
-    {
+    for (size_t i = 0; i < PAIRS_COUNT; i++) {
+        const char *const *pair = backends[i];
         struct server_node node;
         server_node_open(&node, pair[0], "");
         assert_ok(mst_handler_linger(node.handler, PLENTY_MS, &err));
@@ -118,8 +118,8 @@ static void nobody_else(void **state)
 static void another_job(void **state)
 {
     (void)state;
-    EACH_PAIR(pair)
-    {
+    for (size_t i = 0; i < PAIRS_COUNT; i++) {
+        const char *const *pair = backends[i];
         struct server_node node;
         server_node_open(&node, pair[0], ",linger=20ms");
         struct mst_handler *other = node_new(pair[1], node.endpoint, "other", "is_host=0", NULL);
@@ -145,9 +145,9 @@ static void another_job(void **state)
 static void own_job(void **state)
 {
     (void)state;
-    EACH_PAIR(pair)
-    {
-        if (pair[0] != pair[1]) {
+    for (size_t i = 0; i < PAIRS_COUNT; i++) {
+        const char *const *pair = backends[i];
+        if (strcmp(pair[0], pair[1]) != 0) {
             continue;
         }
         struct server_node node;
