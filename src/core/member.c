@@ -437,6 +437,7 @@ static void be_sealed(struct mst__member *member, const struct mst__job_message 
     member->is_spare = false;
     member->is_reopened = false;
     member->join_us = INT64_MAX;
+    member->news_count = 0; /* many rounds within a second are not a broken server */
     put(member, (struct mst__member_effect){.kind = MST_MEMBER_SEALED, .message = message});
 }
 

@@ -419,6 +419,20 @@ static void news_of_a_round_make_it_announce_again(void **state)
     effects_are("send:announce");
 }
 
+/* Rounds that follow each other fast: the end of each crosses an announcement for the next. */
+static void fast_rounds_are_followed_by_no_pauses(void **state)
+{
+    (void)state;
+    in_round(1);
+    for (int64_t round = 2; round < 100; round++) {
+        want(INT64_MAX);
+        hear_type(MST_JOB_REOPENED);
+        effects_are("send:announce");
+        hear_round(MST_JOB_SEALED, round, 1);
+        effects_are("sealed");
+    }
+}
+
 /* A server that answers each announcement with such news is not asked as fast as it answers. */
 static void endless_news_are_followed_by_pauses(void **state)
 {
@@ -629,6 +643,7 @@ int main(void)
         cmocka_unit_test_setup(asks_for_a_new_job, reset),
         cmocka_unit_test_setup(does_not_grow, reset),
         cmocka_unit_test_setup(news_of_a_round_make_it_announce_again, reset),
+        cmocka_unit_test_setup(fast_rounds_are_followed_by_no_pauses, reset),
         cmocka_unit_test_setup(endless_news_are_followed_by_pauses, reset),
         cmocka_unit_test_setup(time_that_is_spent, reset),
         cmocka_unit_test_setup(who_is_late_says_why, reset),
