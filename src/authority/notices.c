@@ -154,7 +154,8 @@ void mst__notices_take(struct mst__notices *notices, const struct mst__member_ef
             return;
         case MST_MEMBER_NOTICE_AGAIN:
             take_again(notices);
-            break;
+            mst__view_reach(notices->view, NULL);
+            return; /* what was told of the last round is no news */
         case MST_MEMBER_NOTICE_STANDBY:
             take_standby(notices, effect->message);
             return;
