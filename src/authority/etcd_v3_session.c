@@ -229,7 +229,8 @@ static int beat(struct mst__etcd_v3 *self, int wake_fd, struct mst_err *reterr)
 
 /* --- entering --- */
 
-/* Write our announcement. */
+/* Write our announcement. The same announcement is the same text, so that a node that does not know
+ * whether it was put can tell. */
 static int announcement_write(struct mst__etcd_v3 *self,
                               bool has_left,
                               struct mst__buf *text,
@@ -252,8 +253,6 @@ static int announcement_write(struct mst__etcd_v3 *self,
         .claim = self->claim.holds ? no_claim : self->claim,
         .budget = job->job.budget,
         .is_fixed = job->is_fixed,
-        .has_wall = true,
-        .wall_us = mst__clock_wall_us(),
     };
     int rv = mst__etcd_v3_node_write(&said, &self->word, has_left, text);
     return rv == 0 ? 0
@@ -343,6 +342,13 @@ static int join_take(struct mst__etcd_v3 *self,
     return follow(self, result->revision + 1, reterr);
 }
 
+/* Whether the first of @kvs has @text. */
+static bool holds(const struct mst__v3_kvs *kvs, struct mst_bytes text)
+{
+    const struct mst_buffer *value = kvs->count == 0 ? NULL : &kvs->items[0].value;
+    return value != NULL && mst__bytes_equal(mst_bytes_of(value->data, value->size), text);
+}
+
 /* Put our key, unless it exists, and find our predecessor. If `last` exists, so does that node's
  * key: both are on one lease. */
 static int join(struct mst__etcd_v3 *self, bool *ret_is_put, struct mst_err *reterr)
@@ -383,7 +389,7 @@ static int join(struct mst__etcd_v3 *self, bool *ret_is_put, struct mst_err *ret
         self->lease = 0;
         rv = fail_ended(self, reterr);
     } else if (rv == 0) {
-        *ret_is_put = result.succeeded;
+        *ret_is_put = result.succeeded || holds(&result.ranges[0], mst__buf_bytes(&text));
         rv = join_take(self, &result, reterr);
     }
     mst__v3_result_close(&result);
@@ -407,8 +413,7 @@ static int rejoin_check(struct mst__etcd_v3 *self,
         rv = fail_ended(self, reterr);
     }
     if (rv == 0) {
-        const struct mst_buffer *value = &result.ranges[0].items[0].value;
-        *ret_is_put = mst__bytes_equal(mst_bytes_of(value->data, value->size), text);
+        *ret_is_put = holds(&result.ranges[0], text);
         rv = take_round_of(self, &result.ranges[1], reterr);
     }
     mst__v3_result_close(&result);
@@ -458,7 +463,8 @@ int mst__etcd_v3_enter(struct mst__etcd_v3 *self, struct mst__until until, struc
     bool is_put = false;
     int rv = self->lease == 0 ? grant(self, until, reterr) : 0;
     rv = rv == 0 ? join(self, &is_put, reterr) : rv;
-    /* The key of an earlier attempt may be out of date. */
+    /* The key of an earlier attempt may be out of date. If it is not, it must not be put again: it
+     * may be in a round by now, which would be over then. */
     return rv == 0 && !is_put ? rejoin(self, until, reterr) : rv;
 }
 
