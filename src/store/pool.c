@@ -5,11 +5,12 @@
  * without side effects:
  *
  *   C   VALIDATE, 4 times CANCEL_WAIT, CHECK of "muster.refusal"   answered 01 01 01 01, then 01
- *   B   CANCEL_WAIT                                                answered 01
- *   A   CHECK of no keys                                           answered 00
+ *   B   CANCEL_WAIT, CHECK of "muster.wait_change"                 answered 01, then 01
+ *   A   CHECK of no keys, CHECK of "muster.wait_change"            answered 00, then 01
  *
- * A server of muster answers the CHECK with 00, and says from then on why it refuses a request; a
- * full one does so in place of this answer. */
+ * A server of muster answers the last CHECK with 00. In C it says from then on why it refuses a
+ * request; a full one does so in place of this answer. In B and A nothing is wanted from it: it
+ * speaks C, but was so full when it was greeted in C that it closed the connection. */
 #include "store/pool.h"
 
 #include <stdio.h>
@@ -108,15 +109,25 @@ static void greeting_of(enum mst__dialect dialect,
         'm',  'u',  's',  't',  'e',  'r',  '.',  'r',  'e',  'f', 'u', 's', 'a', 'l'};
     static_assert(sizeof MST_KV_ANNOUNCEMENT_REFUSAL - 1 == 14, "the key in this greeting");
     static const uint8_t answer_c[] = {1, 1, 1, 1};
-    static const uint8_t greeting_b[] = {0x0b};
-    static const uint8_t greeting_a[] = {4, 0, 0, 0, 0, 0, 0, 0, 0};
-    static const uint8_t answer_a[] = {0};
+    static const uint8_t greeting_b[] = {
+        0x0b,                                       /* CANCEL_WAIT */
+        4,    1,   0,   0,   0,   0,   0,   0,   0, /* CHECK of one key */
+        18,   0,   0,   0,   0,   0,   0,   0,      /* of 18 bytes */
+        'm',  'u', 's', 't', 'e', 'r', '.', 'w', 'a', 'i', 't', '_', 'c', 'h', 'a', 'n', 'g', 'e'};
+    static const uint8_t greeting_a[] = {
+        4,   0,   0,   0,   0,   0,   0,   0,   0, /* CHECK of no keys */
+        4,   1,   0,   0,   0,   0,   0,   0,   0, /* CHECK of one key */
+        18,  0,   0,   0,   0,   0,   0,   0,      /* of 18 bytes */
+        'm', 'u', 's', 't', 'e', 'r', '.', 'w', 'a', 'i', 't', '_', 'c', 'h', 'a', 'n', 'g', 'e'};
+    static_assert(sizeof MST_KV_ANNOUNCEMENT - 1 == 18, "the key in these greetings");
+    static const uint8_t answer_b[] = {1, 1};
+    static const uint8_t answer_a[] = {0, 1};
     if (dialect == MST_DIALECT_C) {
         *ret_greeting = mst_bytes_of(greeting_c, sizeof greeting_c);
         *ret_answer = mst_bytes_of(answer_c, sizeof answer_c);
     } else if (dialect == MST_DIALECT_B) {
         *ret_greeting = mst_bytes_of(greeting_b, sizeof greeting_b);
-        *ret_answer = mst_bytes_of(answer_c, 1);
+        *ret_answer = mst_bytes_of(answer_b, sizeof answer_b);
     } else {
         *ret_greeting = mst_bytes_of(greeting_a, sizeof greeting_a);
         *ret_answer = mst_bytes_of(answer_a, sizeof answer_a);
@@ -164,7 +175,11 @@ static int greet(struct mst__client *client,
         return mst__fail(reterr, MST_ECONN, 0, "no answer to the greeting of dialect %s",
                          mst__dialect_name(dialect));
     }
-    if (rv == 0 && !mst__bytes_start_with(mst__buf_bytes(&client->input), answer)) {
+    struct mst_bytes input = mst__buf_bytes(&client->input);
+    if (rv == 0 && dialect != MST_DIALECT_C && input.data[answer.size - 1] == MST_STATUS_READY) {
+        return mst__fail(reterr, MST_ECONN, 0, "the server was full, and closed connections");
+    }
+    if (rv == 0 && !mst__bytes_start_with(input, answer)) {
         return mst__fail(reterr, MST_EPROTO, 0, "the peer is neither a PyTorch nor a muster store");
     }
     if (rv == 0 && dialect == MST_DIALECT_C) {

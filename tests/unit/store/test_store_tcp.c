@@ -67,10 +67,14 @@ static const struct {
                   "04000000"
                   "66756c6c"
                   "0000000000"},
-    {"HELLO_B", "0b"},
-    {"HI_B", "01"},
-    {"HELLO_A", "04" U(00)},
-    {"HI_A", "00"},
+    /* CANCEL_WAIT, or CHECK of no keys, and CHECK of muster.wait_change */
+    {"HELLO_B", "0b04" U(01) U(12) "6d75737465722e776169745f6368616e6765"},
+    {"HI_B", "0101"},
+    {"HI_B_OF_MUSTER", "0100"},
+    {"HELLO_A", "04" U(00) "04" U(01) U(12) "6d75737465722e776169745f6368616e6765"},
+    {"HI_A", "0001"},
+    {"HI_A_OF_MUSTER", "0000"},
+    {"NONE_A", "04" U(00)},
     {"SET", "01" U(02) "2f6b" U(01) "76"}, /* k = v, and the CHECK behind it */
     {"CHECK_NONE", "05" U(00)},
     {"ADD", "04" U(02) "2f6b" U(01)},
@@ -704,10 +708,10 @@ static void test_dialect_a(void **state)
 {
     (void)state;
     SCRIPT(script, NO_C, "<HELLO_B",
-           "<HELLO_A >HI_A <04+ONE+0200000000000000+2f6b >01 "          /* get: absent */
-           "<00+0200000000000000+2f6b+0100000000000000+76+HELLO_A >00 " /* set, check of none */
-           "<05+ONE+0200000000000000+2f6b =",                           /* wait: closed */
-           "<HELLO_A >HI_A <08+0200000000000000+2f6b >ONE "             /* delete */
+           "<HELLO_A >HI_A <04+ONE+0200000000000000+2f6b >01 "         /* get: absent */
+           "<00+0200000000000000+2f6b+0100000000000000+76+NONE_A >00 " /* set, check of none */
+           "<05+ONE+0200000000000000+2f6b =",                          /* wait: closed */
+           "<HELLO_A >HI_A <08+0200000000000000+2f6b >ONE "            /* delete */
            /* append as compare_set */
            "<04+ONE+0200000000000000+2f6b >01 "
            "<01+0200000000000000+2f6b+ZERO+0100000000000000+78 >0100000000000000+78");
@@ -751,10 +755,27 @@ static void test_dialect_changes(void **state)
     (void)state;
     SCRIPT(script, HELLO "<SET+CHECK_NONE", "<HELLO_C", NO_C,
            "<HELLO_B >HI_B "
-           "<00+0200000000000000+2f6b+0100000000000000+76+HELLO_A >00");
+           "<00+0200000000000000+2f6b+0100000000000000+76+NONE_A >00");
     struct mst_store *store = open_store(script.url);
     assert_ok(mst_store_set(store, key_k, STR("v"), PLENTY_MS, &err));
     assert_stats(store, 2, 1, "B");
+    mst_store_close(store);
+    script_end(&script);
+}
+
+/* A server of muster speaks each dialect. One that has closed the connections in dialect C because
+ * it was full is greeted in C again: the older ones have no queues and no barriers. */
+static void test_full_for_a_moment(void **state)
+{
+    (void)state;
+    SCRIPT(script, NO_C, "<HELLO_B >HI_B_OF_MUSTER =", NO_C, "<HELLO_B",
+           "<HELLO_A >HI_A_OF_MUSTER =", NO_C, "<HELLO_B >01", "<HELLO_A",
+           "<HELLO_C >HI_C <NUM_KEYS >ONE");
+    struct mst_store *store = open_store(script.url);
+    assert_stats(store, 1, 0, "C");
+    int64_t count = 0;
+    assert_ok(mst_store_num_keys(store, PLENTY_MS, &count, &err));
+    assert_int_equal(count, 1);
     mst_store_close(store);
     script_end(&script);
 }
@@ -867,6 +888,7 @@ int main(void)
         cmocka_unit_test(test_dialect_a),
         cmocka_unit_test(test_dialect_b),
         cmocka_unit_test(test_dialect_changes),
+        cmocka_unit_test(test_full_for_a_moment),
         cmocka_unit_test(test_not_a_store),
         cmocka_unit_test(test_silent),
         cmocka_unit_test(test_server_comes_later),
