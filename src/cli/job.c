@@ -18,7 +18,14 @@
 #include "base/unicode.h"
 #include "cli/log.h"
 
-#define STOP_LOOK_MS 50
+#define TIMEOUT_MS 10000 /* of each step */
+
+/* `muster stop` waits this long for the end of the agents. It looks at them after pauses. A look
+ * has a limit: nobody answers any more when the last agent has served and ended. */
+#define STOP_END_MS 60000
+#define STOP_PAUSE_MS 50
+#define STOP_LOOK_MS 2000
+
 #define TABLE_SIZE_MAX MST_MIB(64)
 #define STATE_WIDTH 8 /* of a column of `muster ps` */
 
@@ -81,6 +88,8 @@ int mst__cli_job_main(struct mst__cli_job *job,
     if (missing != NULL) {
         return mst__cli_usage_error(usage->command, "%s", missing);
     }
+    job->end_ms = job->timeout_ms > 0 ? job->timeout_ms : STOP_END_MS;
+    job->timeout_ms = job->timeout_ms > 0 ? job->timeout_ms : TIMEOUT_MS;
     if (open_job(job, &exit_code)) {
         exit_code = act->fn(job, argv[arguments], act->arg);
     }
@@ -494,38 +503,51 @@ static int count_agents(const struct mst__cli_job *job, size_t *ret_count, struc
 {
     struct mst_keys keys = {0};
     struct mst_status *status = NULL;
-    int rv = mst_store_list(job->store, job->timeout_ms, &keys, reterr);
-    *ret_count = 0;
-    if (rv == 0 && keys.count > 0) {
-        (void)mst_status_job(job->params, job->timeout_ms, &status,
+    size_t count = 0;
+    int rv = mst_store_list(job->store, STOP_LOOK_MS, &keys, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    if (keys.count > 0) {
+        (void)mst_status_job(job->params, STOP_LOOK_MS, &status,
                              NULL); /* on failure, no node counts as gone */
     }
-    for (size_t i = 0; i < keys.count && rv == 0; i++) {
-        *ret_count += is_node(keys.keys[i]) && !is_leftover(status, keys.keys[i]) ? 1 : 0;
+    for (size_t i = 0; i < keys.count; i++) {
+        count += is_node(keys.keys[i]) && !is_leftover(status, keys.keys[i]) ? 1 : 0;
     }
+    *ret_count = count;
     mst_status_free(status);
     mst_keys_free(&keys);
-    return rv;
+    return 0;
 }
 
 /* Wait until all agents have ended. */
 static int await_end(const struct mst__cli_job *job, struct mst_err *reterr)
 {
-    int64_t deadline_ms = mst__clock_deadline_ms(job->timeout_ms);
+    const char *backend = mst_params_backend(job->params);
+    bool is_etcd = mst__control_store_kind(backend) == MST_CONTROL_ETCD;
+    int64_t deadline_ms = mst__clock_deadline_ms(job->end_ms);
+    size_t count = 0;
     for (;;) {
-        size_t count = 0;
         int rv = count_agents(job, &count, reterr);
-        if (rv != 0) {
-            return rv == MST_ECONN ? 0 : rv; /* the node that served has ended */
+        if (rv == MST_ECONN && !is_etcd) {
+            if (count > 1) { /* one of them has served, and may have been the last */
+                mst__cli_say("muster: the server has ended, %zu agents ran a moment before", count);
+            }
+            return 0;
         }
-        if (count == 0) {
+        if (rv != 0 && rv != MST_ECONN && rv != MST_ETIMEOUT) {
+            return rv;
+        }
+        if (rv == 0 && count == 0) {
             return 0;
         }
         if (mst__clock_ms() >= deadline_ms) {
-            return mst__fail(reterr, MST_ETIMEOUT, 0, "%zu agent%s still running", count,
-                             count == 1 ? " is" : "s are");
+            return rv != 0 ? rv
+                           : mst__fail(reterr, MST_ETIMEOUT, 0, "%zu agent%s still running", count,
+                                       count == 1 ? " is" : "s are");
         }
-        (void)usleep(STOP_LOOK_MS * 1000); /* a signal ends this process */
+        (void)usleep(STOP_PAUSE_MS * 1000); /* a signal ends this process */
     }
 }
 
@@ -552,9 +574,9 @@ int mst__cli_stop(int argc, char **argv)
 {
     struct mst__cli_job job = MST_CLI_JOB_DEFAULTS("muster stop", "`muster close` ends the job");
     const char *reason = "asked to by muster stop";
-    job.timeout_ms = 60 * 1000;
     const struct mst__option options[] = {
-        MST_CLI_JOB_OPTIONS(job),
+        MST_CLI_JOB_OPTIONS_WITH(job, "How long to wait for the job to answer, and then for its "
+                                      "agents to end. Default 10s and 60s."),
         {"reason", "TEXT", "The reason, which agents print. Backends muster and etcd-v3 only.",
          MST_OPTION_TEXT, &reason, 0, 0},
     };
@@ -562,8 +584,8 @@ int mst__cli_stop(int argc, char **argv)
         .command = job.rdzv.command,
         .synopsis = "--rdzv-id ID [--rdzv-endpoint ENDPOINT] [options]",
         .text = "Stop a job: its rendezvous is closed, workers on all nodes are told to stop and "
-                "killed after their grace, and agents end with status 8. Waits for that, 60s "
-                "without --timeout. Exit status: 0 stopped, 2 wrong arguments, 3 no such job, 4 "
+                "killed after their grace, and agents end with status 8. Waits for that. "
+                "Exit status: 0 stopped, 2 wrong arguments, 3 no such job, 4 "
                 "agents are still running, 5 no connection.",
         .options = options,
         .options_count = sizeof options / sizeof options[0],

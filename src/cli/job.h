@@ -8,24 +8,27 @@
 /* The job that the options name. */
 struct mst__cli_job {
     struct mst__rdzv rdzv;
-    int64_t timeout_ms;
+    int64_t timeout_ms; /* for each step; 0 = not given, until mst__cli_job_main */
+    int64_t end_ms;     /* how long `stop` waits for the agents' end */
     struct mst_params *params;
     struct mst_store *store; /* the job's keys, see agent/control_keys.h */
     const char *instead;     /* advice for backends whose agents take no commands */
     bool needs_queue;        /* the store must have queues; an etcd has none */
 };
 
-#define MST_CLI_JOB_DEFAULTS(name, advice)                                            \
-    {                                                                                 \
-        .rdzv = {MST_RDZV_DEFAULTS(name)}, .timeout_ms = 10 * 1000, .instead = advice \
+#define MST_CLI_JOB_DEFAULTS(name, advice)                   \
+    {                                                        \
+        .rdzv = {MST_RDZV_DEFAULTS(name)}, .instead = advice \
     }
 
-#define MST_CLI_JOB_OPTIONS(job)                                                                  \
-    MST_RDZV_OPTIONS((job).rdzv, "Which job. Required, here or as MUSTER_RDZV_ID."),              \
-    {                                                                                             \
-        "timeout", "DURATION", "How long to wait for the job. Default 10s.", MST_OPTION_DURATION, \
-            &(job).timeout_ms, 1, (int64_t)86400 * 1000                                           \
+#define MST_CLI_JOB_OPTIONS_WITH(job, timeout_help)                                     \
+    MST_RDZV_OPTIONS((job).rdzv, "Which job. Required, here or as MUSTER_RDZV_ID."),    \
+    {                                                                                   \
+        "timeout", "DURATION", timeout_help, MST_OPTION_DURATION, &(job).timeout_ms, 1, \
+            (int64_t)86400 * 1000                                                       \
     }
+#define MST_CLI_JOB_OPTIONS(job) \
+    MST_CLI_JOB_OPTIONS_WITH(job, "How long to wait for the job. Default 10s.")
 
 /* The action of a command. */
 struct mst__cli_job_act {

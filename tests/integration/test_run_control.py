@@ -332,6 +332,20 @@ class Control(unittest.TestCase):
             self.assertIn("enough of it", agent.stderr())
         self.assertEqual(self.ask("ps").returncode, ABSENT)
 
+    def test_stop_of_nodes_that_serve(self):
+        """The server of such a job ends with its node: `stop` does not look for it for long."""
+        for backend in ("muster", "c10d"):
+            with self.subTest(backend=backend):
+                self.job = ["--rdzv-endpoint", f"127.0.0.1:{harness.free_port()}", "--rdzv-id",
+                            self.id(), "--rdzv-backend", backend]
+                first, second, _ = self.two()
+                started = time.monotonic()
+                told = self.ask("stop")
+                self.assertEqual(told.returncode, 0, told.stderr)
+                self.assertLess(time.monotonic() - started, 20)
+                for agent in (first, second):
+                    self.assertEqual(agent.wait(), CLOSED, agent.stderr())
+
     def test_killed(self):
         """The key of a killed agent stays. `ps` shows it as lost, if there is an authority. `stop`
         does not wait for it."""
@@ -366,6 +380,29 @@ class Control(unittest.TestCase):
         self.assertIsNone(stop.poll())
         first.signal(signal.SIGKILL)
         self.assertEqual(stop.wait(harness.DEADLINE_S), 0)
+
+    def test_server_ends_while_stopping(self):
+        """`stop` cannot know about the agents, and says so."""
+        server = harness.Server()
+        self.addCleanup(server.kill)
+        self.job[1] = f"127.0.0.1:{server.port}"
+        agents = [Agent("--nnodes", "2", *self.job, "--rdzv-conf", QUICK, "--", "sh", "-c",
+                        "trap 'echo told' TERM; echo here; while :; do sleep 0.02; done")
+                  for _ in range(2)]
+        for agent in agents:
+            self.addCleanup(agent.close)
+            agent.until("here")
+        self.wait_nodes(lambda nodes: len(nodes) == 2)
+        stop = subprocess.Popen([harness.MUSTER, "stop", *self.job], stderr=subprocess.PIPE,
+                                text=True)
+        self.addCleanup(stop.kill)
+        for agent in agents:
+            agent.until("told")
+        time.sleep(1)  # `stop` looks at the agents every 50 ms
+        server.kill()
+        _, said = stop.communicate(timeout=harness.DEADLINE_S)
+        self.assertEqual(stop.returncode, 0, said)
+        self.assertEqual(said, "muster: the server has ended, 2 agents ran a moment before\n")
 
     def test_server_is_restarted(self):
         """Agents tell the new server their state, and take commands there, also if they were about
