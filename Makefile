@@ -31,6 +31,8 @@ PEER_SUITES ?= peers mixed package
 # The suites of `make test` and the sanitizer builds.
 SUITES ?= unit golden sim integration etcd faults
 
+# Relative to this directory. Meson would take it as relative to the build's.
+override DESTDIR := $(if $(filter-out /%,$(firstword $(DESTDIR))),$(CURDIR)/)$(DESTDIR)
 export DESTDIR
 
 # $(call setup,DIRECTORY,OPTIONS): configure once. Without make, warnings are no errors.
