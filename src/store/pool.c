@@ -274,12 +274,33 @@ static int connect_once(struct mst__pool *pool,
     return rv;
 }
 
-/* Connect repeatedly until the deadline. */
+/* How many there are for calls that do not wait. With the mutex held. */
+static size_t others_count(const struct mst__pool *pool)
+{
+    return pool->open_count - pool->connecting_count;
+}
+
+/* Whether there is a connection by now for a call that connects in vain. */
+static bool pool_has_idle(struct mst__pool *pool, enum mst__pool_use use)
+{
+    (void)pthread_mutex_lock(&pool->mutex);
+    bool has = use == MST_POOL_SHORT
+                   ? pool->idle != NULL
+                   : use == MST_POOL_WAIT && pool->idle != NULL && others_count(pool) > 1;
+    (void)pthread_mutex_unlock(&pool->mutex);
+    return has;
+}
+
+/* Connect repeatedly until the deadline, or until a connection has come back. @ret_done: there is a
+ * new one. */
 static int connect_until(struct mst__pool *pool,
+                         enum mst__pool_use use,
                          struct mst__until until,
                          struct mst__pool_conn *conn,
+                         bool *ret_done,
                          struct mst_err *reterr)
 {
+    *ret_done = false;
     struct mst__backoff backoff;
     mst__backoff_init(&backoff, POOL_CONNECT_MS_FIRST, POOL_CONNECT_MS_MAX);
     struct mst_err last = {0};
@@ -291,6 +312,7 @@ static int connect_until(struct mst__pool *pool,
             mst__log(&pool->log, MST_LOG_DEBUG, "store.connected", "peer=%s dialect=%s attempts=%u",
                      mst__log_quote(mst_bytes_str(conn->client.peer), peer),
                      mst__dialect_name(conn->dialect), attempts);
+            *ret_done = true;
             return 0;
         }
         /* An attempt that the deadline cut short has a less useful error than the one before. */
@@ -302,6 +324,9 @@ static int connect_until(struct mst__pool *pool,
             char name[MST_LOG_QUOTE_SIZE];
             mst__log(&pool->log, MST_LOG_DEBUG, "store.connect_again", "to=%s attempts=%u",
                      mst__log_quote(mst_bytes_str(pool->name), name), attempts);
+            if (pool_has_idle(pool, use)) {
+                return 0;
+            }
             continue;
         }
         mst__err_fill(reterr, last.code, 0, "connect to %s: %s (%u %s)", pool->name, last.msg,
@@ -322,12 +347,6 @@ static struct mst__pool_conn *take_idle(struct mst__pool *pool)
         conn->next = NULL;
     }
     return conn;
-}
-
-/* How many there are for calls that do not wait. With the mutex held. */
-static size_t others_count(const struct mst__pool *pool)
-{
-    return pool->open_count - pool->connecting_count;
 }
 
 /* Whether a call that waits must first make a connection for those that do not. Meanwhile the
@@ -507,15 +526,18 @@ void mst__pool_prune(struct mst__pool *pool, int64_t idle_ms)
     }
 }
 
-/* Make a connection, which has its place. */
+/* Make a connection, which has its place. NULL in @ret_conn means that another one has come back,
+ * which may serve instead. */
 static int pool_connect(struct mst__pool *pool,
-                        bool is_waiting,
+                        enum mst__pool_use use,
                         struct mst__until until,
                         struct mst__pool_conn **ret_conn,
                         struct mst_err *reterr)
 {
+    bool is_waiting = use == MST_POOL_WAIT;
+    bool done = false;
     struct mst__pool_conn *conn = conn_new(pool);
-    int rv = conn != NULL ? connect_until(pool, until, conn, reterr)
+    int rv = conn != NULL ? connect_until(pool, use, until, conn, &done, reterr)
                           : mst__fail(reterr, MST_ENOMEM, 0, "connection to %s", pool->name);
     if (!is_waiting) {
         pool_connected(pool);
@@ -525,7 +547,7 @@ static int pool_connect(struct mst__pool *pool,
         return rv;
     }
     conn->is_waiting = is_waiting;
-    if (rv != 0) {
+    if (!done) {
         mst__pool_drop(pool, conn);
         return rv;
     }
@@ -558,10 +580,15 @@ int mst__pool_get(struct mst__pool *pool,
             continue;
         }
         if (!is_sparing) {
-            return pool_connect(pool, is_waiting, until, ret_conn, reterr);
+            rv = pool_connect(pool, use, until, &conn, reterr);
+            if (rv == 0 && conn == NULL) {
+                continue;
+            }
+            *ret_conn = conn;
+            return rv;
         }
-        rv = pool_connect(pool, false, until, &conn, reterr);
-        if (rv == 0) {
+        rv = pool_connect(pool, MST_POOL_SHORT, until, &conn, reterr);
+        if (conn != NULL) {
             mst__pool_put(pool, conn);
         }
         (void)pthread_mutex_lock(&pool->mutex);

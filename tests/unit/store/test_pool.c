@@ -27,6 +27,7 @@ static void pool_open(struct mst__pool *pool, const struct fixture *f)
 /* A thread that wants a connection. */
 struct wanting {
     struct mst__pool *pool;
+    enum mst__pool_use use;
     pthread_t thread;
     atomic_int tid; /* 0 = it has not begun */
     int rv;
@@ -38,7 +39,7 @@ static void *want(void *arg)
 {
     struct wanting *wanting = arg;
     atomic_store(&wanting->tid, (int)syscall(SYS_gettid));
-    wanting->rv = mst__pool_get(wanting->pool, MST_POOL_SHORT, mst__until_in(PLENTY_MS),
+    wanting->rv = mst__pool_get(wanting->pool, wanting->use, mst__until_in(PLENTY_MS),
                                 &wanting->conn, &wanting->err);
     return NULL;
 }
@@ -59,9 +60,9 @@ static bool is_asleep(int tid)
     return state[2] == 'S';
 }
 
-static void wanting_start(struct wanting *wanting, struct mst__pool *pool)
+static void wanting_start(struct wanting *wanting, struct mst__pool *pool, enum mst__pool_use use)
 {
-    *wanting = (struct wanting){.pool = pool};
+    *wanting = (struct wanting){.pool = pool, .use = use};
     assert_int_equal(pthread_create(&wanting->thread, NULL, want, wanting), 0);
     int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
     while (atomic_load(&wanting->tid) == 0 || !is_asleep(atomic_load(&wanting->tid))) {
@@ -96,11 +97,11 @@ static void all_in_use(void **state)
     assert_fails(mst__pool_get(&pool, MST_POOL_SHORT, mst__until_in(SHORT_MS), &none, &err),
                  MST_ETIMEOUT, "stayed in use");
     struct wanting wanting;
-    wanting_start(&wanting, &pool);
+    wanting_start(&wanting, &pool, MST_POOL_SHORT);
     mst__pool_put(&pool, conns[0]);
     wanting_join(&wanting);
     assert_ptr_equal(wanting.conn, conns[0]);
-    wanting_start(&wanting, &pool);
+    wanting_start(&wanting, &pool, MST_POOL_SHORT);
     mst__pool_drop(&pool, conns[1]);
     wanting_join(&wanting);
     assert_int_equal(pool.open_count, MST_POOL_MAX);
@@ -222,6 +223,49 @@ static void the_one_for_others_comes_first(void **state)
     assert_int_equal(close(fd), 0);
 }
 
+/* A server that has no more places is asked again and again. A connection that comes back meanwhile
+ * serves instead, but the last one is left to calls that do not wait. */
+static void one_that_comes_back_serves(void **state)
+{
+    const struct fixture *f = *state;
+    struct mst__pool pool;
+    struct mst__pool_conn *conns[3];
+    struct mst__pool_conn *none = NULL;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    pool_open(&pool, f);
+    for (size_t i = 0; i < 3; i++) {
+        assert_ok(mst__pool_get(&pool, MST_POOL_SHORT, mst__until_in(PLENTY_MS), &conns[i], &err));
+    }
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* which refuses connections */
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, size), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    pool.endpoint = (struct mst__endpoint){.host = "127.0.0.1", .port = ntohs(address.sin_port)};
+    struct wanting wanting;
+    wanting_start(&wanting, &pool, MST_POOL_SHORT);
+    mst__pool_put(&pool, conns[0]);
+    wanting_join(&wanting);
+    assert_ptr_equal(wanting.conn, conns[0]);
+    pool.waiting_count = 1; /* another one */
+    wanting_start(&wanting, &pool, MST_POOL_WAIT);
+    mst__pool_put(&pool, conns[0]);
+    wanting_join(&wanting);
+    assert_ptr_equal(wanting.conn, conns[0]);
+    mst__pool_drop(&pool, conns[0]);
+    mst__pool_drop(&pool, conns[1]);
+    mst__pool_put(&pool, conns[2]); /* the last one */
+    assert_fails(mst__pool_get(&pool, MST_POOL_WAIT, mst__until_in(SHORT_MS), &none, &err),
+                 MST_ECONN, "refused");
+    assert_ptr_equal(pool.idle, conns[2]);
+    assert_int_equal(pool.open_count, 1);
+    assert_int_equal(pool.connecting_count, 0);
+    pool.waiting_count--;
+    assert_int_equal(pool.waiting_count, 0);
+    mst__pool_close(&pool);
+    assert_int_equal(close(fd), 0);
+}
+
 /* Of many connections that come back from waits, as many are kept as may be idle. */
 static void some_waiting_ones_are_kept(void **state)
 {
@@ -306,6 +350,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(waiting_ones_are_not_counted, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(waiting_ones_leave_one, fixture_open, fixture_close),
         cmocka_unit_test(the_one_for_others_comes_first),
+        cmocka_unit_test_setup_teardown(one_that_comes_back_serves, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(some_waiting_ones_are_kept, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(idle_ones_are_closed, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(which_one_is_taken, fixture_open, fixture_close),
