@@ -65,6 +65,11 @@ class Control(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline, nodes)
             time.sleep(0.02)
 
+    def wait_up(self, name="up"):
+        """Wait until the only worker has made its file, and its agent hears commands."""
+        harness.wait_until(lambda: os.path.exists(f"{self.directory}/{name}"), "the worker")
+        self.wait_nodes(lambda nodes: len(nodes) == 1)
+
     def two(self):
         first, second = self.agent("a", nnodes="2:2", nproc=2), self.agent("b", nnodes="2:2")
         nodes = self.wait_nodes(lambda nodes: len(nodes) == 2 and all(
@@ -99,7 +104,7 @@ class Control(unittest.TestCase):
                       "--redirects", "3", "--", "sh", "-c",
                       'printf "a\\033[2J\\tb\\n"; : > up; sleep 1000', cwd=self.directory)
         self.addCleanup(agent.close)
-        harness.wait_until(lambda: os.path.exists(os.path.join(self.directory, "up")), "the worker")
+        self.wait_up()
         self.assertEqual(self.ask("logs", "--rank", "0").stdout, "a\x1b[2J\tb\n")
         ours, theirs = pty.openpty()
         self.addCleanup(os.close, ours)
@@ -119,7 +124,7 @@ class Control(unittest.TestCase):
                               "sh", "-c", f'printf "{text}"; : > up{i}; sleep 1000',
                               cwd=self.directory)
                 self.addCleanup(agent.close)
-                harness.wait_until(lambda i=i: os.path.exists(f"{self.directory}/up{i}"), "worker")
+                self.wait_up(f"up{i}")
                 for lines, told in (("0", ""), ("1", last), ("2", "2\n" + last),
                                     ("9", "1\n2\n" + last)):
                     self.assertEqual(self.ask("logs", "--rank", "0", "-n", lines).stdout, told)
@@ -156,6 +161,7 @@ class Control(unittest.TestCase):
         """A node has eight readers of logs. A killed one loses its place after 20 seconds, one that
         only waits does not."""
         self.agent("a", nnodes="1").next()
+        self.wait_nodes(lambda nodes: len(nodes) == 1)
 
         def start():
             reader = subprocess.Popen([harness.MUSTER, "logs", *self.job, "--rank", "0", "-f"],
@@ -185,7 +191,7 @@ class Control(unittest.TestCase):
                       f"head -c {size} /dev/zero | tr '\\0' x; : > up; sleep 1000",
                       cwd=self.directory)
         self.addCleanup(agent.close)
-        harness.wait_until(lambda: os.path.exists(f"{self.directory}/up"), "the worker")
+        self.wait_up()
         reader = subprocess.Popen([harness.MUSTER, "logs", *self.job, "--rank", "0"],
                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.addCleanup(reader.communicate)
