@@ -58,7 +58,7 @@ struct child {
     bool is_agent;
     bool is_running;
     bool has_answered;
-    int64_t quiet_ms; /* since its last output */
+    int64_t quiet_ms; /* since its start, or since its last output after it has answered */
     bool is_killed;
     int64_t killed_ms; /* since then */
     uv_pipe_t input;
@@ -423,7 +423,9 @@ static bool take_line(void *arg, size_t index, bool is_stderr, struct mst_bytes 
 {
     struct relay *relay = arg;
     struct child *child = &relay->children[index];
-    child->quiet_ms = 0;
+    if (child->has_answered) { /* what a host prints before is no sign of muster */
+        child->quiet_ms = 0;
+    }
     if (child->is_agent || is_stderr) {
         return false;
     }
@@ -433,6 +435,7 @@ static bool take_line(void *arg, size_t index, bool is_stderr, struct mst_bytes 
             mst__relay_input_want(&relay->input);
         }
         child->has_answered = true;
+        child->quiet_ms = 0;
         if (before > 0) {
             say(relay, "%.*s", (int)before, (const char *)line.data);
         }

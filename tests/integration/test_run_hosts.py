@@ -37,6 +37,7 @@ case $1 in
     shares*) echo "ssh$options" >&2 ;;
     hangs*) echo $$ >> "$SSH_LOG.pids"; exec sleep 1000 ;;
     script*) sleep 1000 & echo $! >> "$SSH_LOG.pids"; wait ;;
+    chats*) echo $$ >> "$SSH_LOG.pids"; while :; do echo "still $1"; sleep 0.1; done ;;
     noisy*) echo "Welcome to $1"; printf "no end of line" ;;
     stops*) echo $$ >> "$SSH_LOG.pids" ;;
 esac
@@ -276,6 +277,14 @@ class Hosts(unittest.TestCase):
         status, _, err = self.run_hosts(["--hosts", "script", "--host-timeout", "1s"], "true")
         self.assertEqual(status, CONNECT, err)
         self.assert_gone(self.hung_pids(2))
+
+    def test_host_that_prints_but_never_starts(self):
+        """Only muster's own word is a sign of it: a login that goes on for ever is none."""
+        status, _, err = self.run_hosts(["--hosts", "chats", "--host-timeout", "1s"], "true")
+        self.assertEqual(status, CONNECT, err)
+        self.assertIn("still chats\n", err)
+        self.assertIn("host chats is lost: muster has not started there for 1 s", err)
+        self.assert_gone(self.hung_pids(1))
 
     def test_host_that_stops(self):
         """The loss of a host that falls silent ends the job, or the others go on."""
