@@ -22,21 +22,22 @@
 #define ANSWER_MS 5000
 #define ANSWER_SIZE 64
 
-/* Read all that arrives at @fd by @until, up to the size of the answer, which ends with '\0'.
- * Returns whether the end of the stream was seen. */
+/* Read the first line that arrives at @fd by @until, up to the size of the answer, which ends with
+ * '\0'. Returns whether its end was seen. */
 static bool read_answer(int fd, struct mst__until until, char ret_answer[ANSWER_SIZE])
 {
     size_t used = 0;
-    ssize_t got = 1;
-    while (got != 0 && used < ANSWER_SIZE - 1 && mst__until_ready(until, fd, POLLIN) == 0) {
-        got = read(fd, ret_answer + used, ANSWER_SIZE - 1 - used);
+    bool is_whole = false;
+    while (!is_whole && used < ANSWER_SIZE - 1 && mst__until_ready(until, fd, POLLIN) == 0) {
+        ssize_t got = read(fd, ret_answer + used, ANSWER_SIZE - 1 - used);
+        is_whole = got == 0 || (got > 0 && memchr(ret_answer + used, '\n', (size_t)got) != NULL);
         used += got > 0 ? (size_t)got : 0;
         if (got < 0 && errno != EINTR && errno != EAGAIN) {
             break;
         }
     }
     ret_answer[used] = '\0';
-    return got == 0;
+    return is_whole;
 }
 
 /* Run squeue and read its answer. */
@@ -107,7 +108,8 @@ void mst__allocation_find_end(struct mst__run_settings *settings)
         return;
     }
     /* Without a limit, squeue writes NONE or N/A. */
-    if (!mst__number_parse_prefix(mst_bytes_str(answer), &end_s) || end_s <= 0) {
+    answer[strcspn(answer, " \n")] = '\0';
+    if (!mst__number_parse(mst_bytes_str(answer), 1, INT64_MAX, &end_s)) {
         tell(settings, "squeue says that the job has no end");
         return;
     }

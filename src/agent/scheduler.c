@@ -195,6 +195,16 @@ static void read_slurm_id(struct reading *reading, const char *job)
     };
 }
 
+/* What squeue calls this job. One task of an array has the number of the array itself, by which
+ * squeue names all of its tasks. A job that a task submits may have its variables. */
+static const char *slurm_name(struct reading *reading, const char *job)
+{
+    const char *array = get(reading, "SLURM_ARRAY_JOB_ID");
+    const char *task = get(reading, "SLURM_ARRAY_TASK_ID");
+    bool is_named_so = array != NULL && task != NULL && strcmp(array, job) == 0;
+    return is_named_so ? make(reading, "%s_%s", array, task) : job;
+}
+
 /* Whether nodes have several tasks; each task is then an agent with one worker. */
 static bool has_task_per_worker(const struct reading *reading)
 {
@@ -250,7 +260,7 @@ static bool read_slurm(struct reading *reading)
         return false;
     }
     scheduler->name = "Slurm";
-    scheduler->slurm_job = job;
+    scheduler->slurm_job = slurm_name(reading, job);
     take(
         reading, &scheduler->hosts,
         (const char *const[]){"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST", NULL});

@@ -32,7 +32,7 @@ struct mst__scheduler {
     struct mst__scheduler_value local_rank, local_size;
     /* This is a batch script, which runs on one of so many nodes; nnodes is not known then. */
     struct mst__scheduler_value batch_nodes;
-    const char *slurm_job; /* NULL = not Slurm */
+    const char *slurm_job; /* for squeue; NULL = not Slurm */
 };
 
 /* Read the variables of the scheduler. Texts belong to @environment or are in @arena. @hostname is

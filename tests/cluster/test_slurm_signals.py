@@ -73,6 +73,29 @@ class End(AgentsCase):
         line, = [line for line in child.lines if line.startswith("end-time")]
         self.assertIn("none  (squeue says that the job has no end)", line)
 
+    def test_explain_array(self):
+        """Each task of an array finds its own end, also that which has the number of the array, by
+        which squeue names all of them."""
+        tasks = range(7)
+        flag = f"{cluster.RUN}/{self.id()}"
+        job = self.sbatch(f"until [ -e {flag} ]; do sleep 0.05; done; "
+                          f"echo task $SLURM_ARRAY_TASK_ID "
+                          f"$({self.line('--explain')} | grep ^end-time)",
+                          "-N1", f"--array=0-{tasks[-1]}", "--open-mode=append", "--time=5",
+                          f"--output={cluster.RUN}/out-%A")
+        harness.wait_until(lambda: all(fields["JobState"] == "RUNNING" for fields in job.fields())
+                           and len(job.fields()) == len(tasks), "all tasks")
+        for task in tasks:
+            cluster.command("scontrol", "update", f"jobid={job.number}_{task}",
+                            f"timelimit={10 * (task + 1)}")
+        with open(flag, "w", encoding="utf-8"):
+            job.wait_state("COMPLETED")
+        ends = {int(line.split()[1]): line.split()[3:] for line in job.lines("end-time")}
+        for task in tasks:
+            self.assertEqual(ends[task][1], "(squeue)", job.output())
+            self.assertAlmostEqual(int(ends[task][0]), time.time() + 600 * (task + 1),
+                                   delta=2 * harness.DEADLINE_S)
+
     def test_notice(self):
         """Each node gets notice at the same time before the end, saves its work, and leaves. The
         job is over before Slurm ends it."""

@@ -39,6 +39,12 @@ class Slurm(Case):
             agent = self.shell("", "--standalone", "--explain", rdzv=False, env=self.squeue(script))
             self.assertEqual(agent.wait(), OK, agent.stderr())
             self.assertRegex("\n".join(agent.lines), "end-time +" + line)
+        for array, name in (("7", "7_3"), ("6", "7")):
+            agent = self.shell("", "--standalone", "--explain", rdzv=False, env={
+                **self.squeue(f'[ "${{*##* }}" = --jobs={name} ] && yes {end}'),
+                "SLURM_ARRAY_JOB_ID": array, "SLURM_ARRAY_TASK_ID": "3"})
+            self.assertEqual(agent.wait(), OK, agent.stderr())
+            self.assertRegex("\n".join(agent.lines), rf"end-time +{end}  \(squeue\)")
         agent = self.shell("echo up", "--standalone", "--notice-signal", "USR1", rdzv=False,
                            env=self.squeue("exit 1"))
         self.assertEqual(agent.wait(), OK, agent.stderr())
