@@ -11,7 +11,7 @@
 
 /* --- in the child --- */
 
-/* Returns /dev/null also if the agent's own standard input is closed; -1 with errno. */
+/* Returns -1 with errno on failure. */
 static int open_input(const struct mst__spawn_worker *worker)
 {
     int input_fd = mst__exec_move_fd(worker->input_fd);

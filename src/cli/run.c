@@ -1,6 +1,7 @@
 /* cli/run.c - `muster run`: settings become parameters of a rendezvous; the end of the run becomes
  * an exit status. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -326,6 +327,9 @@ int mst__cli_run(int argc, char **argv)
 {
     struct mst__run_settings settings;
     int exit_code = MST_EXIT_OK;
+    if (fcntl(STDIN_FILENO, F_GETFD) < 0) { /* else a descriptor of ours would be workers' input */
+        (void)open("/dev/null", O_RDONLY | O_CLOEXEC); /* takes the number that is free */
+    }
     if (argc == 2 && strcmp(argv[1], "--relay") == 0) {
         return mst__cli_run_relay();
     }

@@ -361,9 +361,6 @@ int mst__cli_run_hosts(const struct mst__run_settings *settings)
                                  .word = word};
     struct mst_err err = {0};
     char cwd[PATH_MAX];
-    if (fcntl(STDIN_FILENO, F_GETFD) < 0) {
-        (void)open("/dev/null", O_RDONLY | O_CLOEXEC); /* takes the number that is free */
-    }
     (void)snprintf(word, sizeof word, "%016" PRIx64 "%016" PRIx64, mst__clock_random_u64(),
                    mst__clock_random_u64());
     const char *remote = settings->values[MST_SETTING_REMOTE_MUSTER].text;

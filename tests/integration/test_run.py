@@ -15,7 +15,7 @@ import time
 import unittest
 
 import harness
-from agents import QUICK, Agent, is_alive
+from agents import QUICK, Agent, Child, is_alive
 
 OK, USAGE, TIMEOUT, PREEMPTED = 0, 2, 4, 75
 PROMPT_S = 5 * harness.SLOWNESS # longer only on a machine with too much to do
@@ -466,6 +466,13 @@ class Alone(Case):
         self.assertEqual(agent.wait(), OK, agent.stderr())
         self.assertEqual([line for line in agent.lines if line.startswith("0")], ["0 one", "0 two"])
         self.assertEqual({line for line in agent.lines if line[0] != "0"}, {"1 ", "2 "})
+
+    def test_closed_input(self):
+        """Without standard input it is /dev/null for all, and nothing of the agent's."""
+        agent = Child("sh", "-c", 'exec "$0" "$@" <&-', harness.MUSTER, "run", "--standalone",
+                      "--nproc-per-node", 2, "--", "readlink", "/proc/self/fd/0")
+        self.assertEqual(agent.wait(), OK, agent.stderr())
+        self.assertEqual(agent.lines, ["/dev/null", "/dev/null"])
 
     def test_preflight(self):
         agent = self.shell("echo $FIT", "--standalone", "--preflight", "sleep 0.1; exit 3",
