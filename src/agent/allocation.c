@@ -83,6 +83,17 @@ static int ask(const char *job, char ret_answer[ANSWER_SIZE], struct mst_err *re
     return rv;
 }
 
+/* A signal that is for workers does not end the agent before there are any. The agent's loop takes
+ * these signals over. */
+static void ignore_forwarded(const struct mst__run_settings *settings)
+{
+    const struct mst__signal_list *list = &settings->forward_signals;
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    for (size_t i = 0; i < list->count; i++) {
+        (void)sigaction(list->numbers[i], &ignore, NULL); /* cannot fail: they were checked */
+    }
+}
+
 static void tell(struct mst__run_settings *settings, const char *why)
 {
     const char *text = mst__arena_text(&settings->arena, mst_bytes_str(why));
@@ -102,6 +113,7 @@ void mst__allocation_find_end(struct mst__run_settings *settings)
         settings->end_time_none = "no variable has it";
         return;
     }
+    ignore_forwarded(settings);
     if (ask(job, answer, &err) != 0) {
         settings->end_time_is_unknown = true;
         tell(settings, err.msg);

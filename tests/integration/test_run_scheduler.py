@@ -51,6 +51,16 @@ class Slurm(Case):
         self.assertIn("no notice before the end of the Slurm job, which is not known: squeue is "
                       "not there", agent.stderr())
 
+    def test_signal_before_workers(self):
+        """A signal that Slurm sends to a job's workers does not end an agent that has none yet, nor
+        do the workers inherit what it does meanwhile."""
+        env = self.squeue('kill -USR1 $PPID; kill -CONT $PPID; sleep 0.2; echo NONE')
+        agent = self.shell("grep SigIgn /proc/self/status", "--standalone", "--notice-signal",
+                           "USR1", rdzv=False, env=env)
+        self.assertEqual(agent.wait(), OK, agent.stderr())
+        self.assertEqual([int(line.split()[1], 16) & 1 << signal.SIGUSR1 - 1
+                          for line in agent.lines], [0])
+
     def test_batch_script(self):
         """A batch script of several nodes is told how to start an agent on each."""
         env = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "n[1-2]",
