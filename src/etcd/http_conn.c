@@ -248,6 +248,13 @@ static CURLcode conn_set_up(struct mst__http_conn *conn)
         SET(CURLOPT_CAINFO, setup->ca_path);
         SET(CURLOPT_CAPATH, NULL);
     }
+#if LIBCURL_VERSION_NUM >= 0x075700
+    if (rc == CURLE_OK) {
+        /* Otherwise each end of a request waits for the lookup of a name, whatever its deadline. An
+         * older libcurl may be loaded, which does not know this. */
+        (void)conn->curl->easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
+    }
+#endif
     if (setup->cert_path != NULL) {
         SET(CURLOPT_SSLCERT, setup->cert_path);
         SET(CURLOPT_SSLKEY, setup->key_path != NULL ? setup->key_path : setup->cert_path);

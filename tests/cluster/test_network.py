@@ -4,6 +4,7 @@ run nodes, the fourth a server or an etcd."""
 
 import functools
 import itertools
+import os
 import socket
 import time
 import unittest
@@ -28,7 +29,7 @@ READ_TIMEOUT_S = 60
 # Of a packet from machine to machine, whose wires have half of it each.
 DELAY_S, LOSS = 0.05, 0.01
 
-NO_CONNECTION = 5
+TIMEOUT, NO_CONNECTION = 4, 5
 
 _numbers = itertools.count(1)
 
@@ -268,6 +269,32 @@ class Slow(NetworkCase):
 
     def test_etcd_v3(self):
         self.check("etcd-v3")
+
+
+class Names(unittest.TestCase):
+    """A name server that does not answer."""
+
+    def test_silent_name_server(self):
+        """A node gives up at the end of its join_timeout, not at that of the lookup."""
+        machine = started()[0]
+        with open(f"{cluster.RUN}/resolv.conf", "w", encoding="ascii") as file:
+            file.write("nameserver 127.0.0.1\noptions timeout:20 attempts:1\n")
+        self.addCleanup(os.truncate, f"{cluster.RUN}/resolv.conf", 0)
+        server = machine.start("python3", "-c", "import socket, time; "
+                               "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); "
+                               "s.bind(('127.0.0.1', 53)); print('up', flush=True); "
+                               "time.sleep(1000)")
+        self.addCleanup(server.close)
+        server.until("up")
+        for backend in ("etcd-v2", "etcd-v3"):
+            with self.subTest(backend=backend):
+                node = machine.start(
+                    harness.MUSTER, "run", "--rdzv-backend", backend, "--rdzv-endpoint",
+                    "etcd.example", "--rdzv-id", "job", "--nnodes", "2", "--rdzv-conf",
+                    "join_timeout=2", "--", "true")
+                self.addCleanup(node.close)
+                self.assertIn(node.wait(), (TIMEOUT, NO_CONNECTION), node.stderr())
+                self.assertLess(node.end - node.start, 2 + 4 * harness.SLOWNESS)
 
 
 if __name__ == "__main__":
