@@ -121,7 +121,11 @@ int mst__cli_job_ask(const struct mst__cli_job *job,
     (void)snprintf(key, sizeof key, "replies/%" PRId64, number);
     rv = mst_store_get(job->store, mst_bytes_str(key), job->timeout_ms, ret_node, reterr);
     if (rv == MST_ETIMEOUT) {
-        return mst__fail(reterr, rv, 0, "no node of the job answers");
+        return command->kind == MST_CONTROL_DRAIN
+                   ? mst__fail(reterr, rv, 0,
+                               "no node '%.100s' of the job answers; muster ps shows its nodes",
+                               command->node)
+                   : mst__fail(reterr, rv, 0, "no node of the job answers");
     }
     bool existed;
     struct mst_err ignored; /* on failure, the reply stays in the store */

@@ -249,6 +249,7 @@ class Control(unittest.TestCase):
         told = self.ask("drain", "--timeout", "300ms", "nobody")
         self.assertEqual(told.returncode, TIMEOUT)
         leaving = next(node["node"] for node in nodes if node["pid"] == second.pid)
+        self.assertIn("no node 'nobody' of the job answers; muster ps shows", told.stderr)
         told = self.ask("drain", leaving)
         self.assertEqual(told.returncode, 0, told.stderr)
         self.assertEqual(second.wait(), PREEMPTED, second.stderr())
