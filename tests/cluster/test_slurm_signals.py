@@ -80,7 +80,9 @@ class End(AgentsCase):
         flag = f"{cluster.RUN}/{self.id()}"
         job = self.sbatch(f"until [ -e {flag} ]; do sleep 0.05; done; "
                           f"echo task $SLURM_ARRAY_TASK_ID "
-                          f"$({self.line('--explain')} | grep ^end-time)",
+                          f"$({self.line('--explain')} | grep ^end-time); "
+                          f": > {flag}.$SLURM_ARRAY_TASK_ID; "  # squeue must see all of them
+                          f"until [ $(ls {flag}.* | wc -l) = {len(tasks)} ]; do sleep 0.05; done",
                           "-N1", f"--array=0-{tasks[-1]}", "--open-mode=append", "--time=5",
                           f"--output={cluster.RUN}/out-%A")
         harness.wait_until(lambda: all(fields["JobState"] == "RUNNING" for fields in job.fields())
