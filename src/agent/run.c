@@ -135,6 +135,7 @@ static void end(struct mst__run *run)
     bool is_own = run->has_own_block && agent->cause.rank == (uint32_t)run->round.rank &&
                   agent->cause.wall_us == run->own_wall_us;
     run->is_ended = true;
+    mst__run_drop_assign(run); /* the others may never say their roles */
     if (has_failed && !is_own && run->round.store != NULL && run->round.world_size > 1 &&
         agent->cause.rank != MST_AUTHORITY_RANK_NONE) {
         run->has_own_block = false;

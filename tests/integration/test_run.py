@@ -934,6 +934,21 @@ class Together(Case):
         self.assertEqual(late.wait(), OK, late.stderr())
 
 
+class Ranks(Case):
+    """The exchange of ranks."""
+
+    def test_job_ends_meanwhile(self):
+        """An agent ends at once with a job whose other node never says its role."""
+        options = ("--nnodes", "2", "--rdzv-endpoint", self.endpoint, "--rdzv-id", self.run_id,
+                   "--rdzv-conf", f"{QUICK},max_restarts=0")
+        agent = self.shell("true", "--max-restarts", 0, nnodes="2")
+        other = Child(harness.MUSTER, "join", *options, "--", "sh", "-c", "sleep 0.3; exit 3")
+        self.addCleanup(other.close)
+        self.assertEqual(other.wait(), 3, other.stderr())
+        self.assertEqual(agent.wait(), 3, agent.stderr())
+        self.assertLess(agent.end - other.end, PROMPT_S)
+
+
 class Backends(Case):
     """Other backends, and jobs without a server."""
 
