@@ -283,7 +283,7 @@ enum mst_notice_kind {
 
 /** A node of which a notice tells. */
 struct mst_node {
-    const char *name; /* as mst_handler_node calls it */
+    const char *name; /* as mst_handler_node calls it; "" = not known */
     int64_t rank;     /* in the round; -1 = not known */
     bool has_left;    /* it left; else it was lost */
 };
@@ -296,8 +296,8 @@ struct mst_notice {
     int64_t round;         /* -1 = none */
     int64_t nodes_waiting; /* how many wait now */
     int64_t nodes_lost;    /* how many members are gone in all */
-    /** LOST: the nodes that no notice has reported yet, as far as their names are known; at most
-     * 1,024 of one round. */
+    /** LOST: the nodes that no notice has reported yet, as far as their names or ranks are
+     * known; at most 1,024 of one round. */
     const struct mst_node *nodes;
     size_t node_count;
     char reason[256]; /* CLOSED: why, cut off when long; also FAILED, as below */

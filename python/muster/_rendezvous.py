@@ -78,7 +78,7 @@ class Cause:
 class LostNode:
     """A gone member of the round."""
 
-    name: str
+    name: str  #: "" = not known
     rank: int  #: -1 = not known
     has_left: bool  #: it left; else it was lost
 

@@ -83,6 +83,17 @@ static void tell_their_failure(struct mst__run *run, const struct mst_cause *cau
     mst__run_say(run, "muster: a worker of node '%s' failed: %s", cause->node, text);
 }
 
+static void tell_gone(struct mst__run *run, const struct mst_node *node)
+{
+    const char *how = node->has_left ? "has left" : "is lost";
+    if (node->name[0] == '\0') { /* a restarted server knows only who has come back */
+        mst__run_say(run, "muster: the node of rank %lld %s; its name is not known",
+                     (long long)node->rank, how);
+    } else {
+        mst__run_say(run, "muster: node '%s' %s", node->name, how);
+    }
+}
+
 void mst__run_tell_over(struct mst__run *run, const struct mst_notice *notice)
 {
     if (!tells_for_all(run)) {
@@ -97,8 +108,7 @@ void mst__run_tell_over(struct mst__run *run, const struct mst_notice *notice)
     }
     if (notice->kind == MST_NOTICE_LOST && notice->node_count <= NAMED_MAX) {
         for (size_t i = 0; i < notice->node_count; i++) {
-            mst__run_say(run, "muster: node '%s' %s", notice->nodes[i].name,
-                         notice->nodes[i].has_left ? "has left" : "is lost");
+            tell_gone(run, &notice->nodes[i]);
         }
     } else if (notice->kind == MST_NOTICE_LOST) {
         mst__run_say(run, "muster: %zu nodes are gone", notice->node_count);

@@ -35,8 +35,13 @@ static void take_lost(struct mst__notices *notices, const struct mst__job_lost *
         size_t used = strlen(names);
         int64_t rank = lost->ranks[i] == MST_AUTHORITY_RANK_NONE ? -1 : (int64_t)lost->ranks[i];
         mst__view_lost(notices->view, name, rank, false);
-        (void)snprintf(names + used, sizeof names - used, "%s%.*s", used == 0 ? "" : " ",
-                       (int)name.size, (const char *)name.data); /* cut off when long */
+        const char *blank = used == 0 ? "" : " ";
+        if (name.size == 0) { /* both are cut off when long */
+            (void)snprintf(names + used, sizeof names - used, "%srank %" PRId64, blank, rank);
+        } else {
+            (void)snprintf(names + used, sizeof names - used, "%s%.*s", blank, (int)name.size,
+                           (const char *)name.data);
+        }
     }
     int64_t total = (int64_t)lost->total + notices->left;
     if (total > notices->changes.participants_lost) {

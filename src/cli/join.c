@@ -296,7 +296,9 @@ static int tell_lost(struct join *join, const struct mst_notice *notice)
     mst__json_put_number(line, "round", join->outcome.round);
     mst__json_put_begin(line, "nodes", '[');
     for (size_t i = 0; i < notice->node_count; i++) {
-        mst__json_put_text(line, NULL, mst_bytes_str(notice->nodes[i].name));
+        if (notice->nodes[i].name[0] != '\0') {
+            mst__json_put_text(line, NULL, mst_bytes_str(notice->nodes[i].name));
+        }
     }
     mst__json_put_end(line, ']');
     mst__json_put_number(line, "total", notice->nodes_lost);

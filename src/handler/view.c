@@ -134,9 +134,11 @@ bool mst__view_forget(struct mst__view *view)
 
 void mst__view_lost(struct mst__view *view, struct mst_bytes name, int64_t rank, bool has_left)
 {
-    bool is_known = name.size == 0 || view->lost_count == MST_LOST_NAMES_MAX;
+    bool is_known = (name.size == 0 && rank < 0) || view->lost_count == MST_LOST_NAMES_MAX;
     for (size_t i = 0; i < view->lost_count && !is_known; i++) {
-        is_known = mst__bytes_equal(mst_bytes_str(view->lost[i].name), name);
+        const struct mst__view_node *lost = &view->lost[i];
+        is_known = mst__bytes_equal(mst_bytes_str(lost->name), name) &&
+                   (name.size > 0 || lost->rank == rank);
     }
     if (is_known) {
         return;

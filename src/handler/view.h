@@ -56,7 +56,8 @@ void mst__view_ended(struct mst__view *view,
 /* Drop the result of the begun round. Returns whether the application was not told it yet. */
 bool mst__view_forget(struct mst__view *view);
 
-/* Another member of the round is gone; no effect if it is known. Publishes the count. The owner. */
+/* Another member of the round is gone; no effect if it is known, or without a name and a rank (-1).
+ * Publishes the count. The owner. */
 void mst__view_lost(struct mst__view *view, struct mst_bytes name, int64_t rank, bool has_left);
 
 /* Publish the state. The owner. */

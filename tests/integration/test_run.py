@@ -1081,6 +1081,19 @@ class Outage(OwnServer):
         agent.until("at 1")
         self.assertEqual(agent.wait(), OK, agent.stderr())
 
+    def test_node_does_not_come_back(self):
+        """A restarted server does not know the name of a lost node; the others tell its rank."""
+        stays, goes = (self.shell(STAY, "--node-rank", rank, nnodes="1:2") for rank in range(2))
+        stays.until("at 0/2")
+        goes.until("at 1/2")
+        self.server.kill()
+        goes.signal(signal.SIGKILL)
+        goes.wait()
+        self.server = harness.Server("--port", self.server.port, "--job-reclaim", "300ms")
+        self.addCleanup(self.server.kill)
+        stays.until("at 0/1")
+        self.assertIn("muster: the node of rank 1 is lost; its name is not known\n", stays.stderr())
+
     def test_leaving_after_a_restart(self):
         """The agents' word to each other does not depend on the lost keys of the round."""
         def restart():

@@ -20,6 +20,29 @@ static void lose(const char *name, int64_t count)
     mst__view_publish(&view, &changes);
 }
 
+/* A node without a name is told once, by its rank. Without that there is nothing to tell. */
+static void a_lost_node_has_a_name_or_a_rank(void **state)
+{
+    (void)state;
+    const struct mst_changes changes = {.size = sizeof changes, .participants_lost = 3};
+    static const int64_t ranks[] = {1, 2, 1, -1};
+    struct mst_notice *notice;
+    struct mst_err err;
+    complete(7);
+    assert_notice(MST_NOTICE_COMPLETE, 7);
+    for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++) {
+        mst__view_lost(&view, mst_bytes_of("", 0), ranks[i], false);
+    }
+    mst__view_publish(&view, &changes);
+    assert_int_equal(mst__view_take(&view, 0, &notice, &err), 0);
+    assert_int_equal(notice->node_count, 2);
+    for (size_t i = 0; i < 2; i++) {
+        assert_string_equal(notice->nodes[i].name, "");
+        assert_int_equal(notice->nodes[i].rank, ranks[i]);
+    }
+    mst_notice_free(notice);
+}
+
 /* A server may seal a round and expel the node in one breath: the first news is the round. */
 static void changes_wait_for_the_round(void **state)
 {
@@ -171,6 +194,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(outcome_that_is_not_wanted, start, stop),
         cmocka_unit_test_setup_teardown(news_come_in_order, start, stop),
         cmocka_unit_test_setup_teardown(nodes_are_named_once, start, stop),
+        cmocka_unit_test_setup_teardown(a_lost_node_has_a_name_or_a_rank, start, stop),
         cmocka_unit_test_setup_teardown(reachable_or_not, start, stop),
     };
     return MST_RUN_TESTS(tests);
