@@ -45,6 +45,7 @@ struct handler {
     /* Used by the owner. */
     struct mst__legacy machine;
     bool is_set_up;
+    bool is_failing;                   /* the last request of the watch had no answer */
     struct mst__legacy_nonces members; /* of the joined round, by rank; 0 = a peer */
     struct mst__ending ending;
 
@@ -104,9 +105,8 @@ static void view_name_lost(struct handler *handler, struct mst_changes *view)
     }
 }
 
-/* Report how the document differs from the joined round; @err is the reason if that is unknown. In
- * the owner. */
-static void publish(struct handler *handler, const struct mst_err *err)
+/* Report how the document differs from the joined round. In the owner. */
+static void publish_changes(struct handler *handler)
 {
     struct mst__legacy_changes changes;
     mst__legacy_changes(&handler->machine, &changes);
@@ -125,6 +125,12 @@ static void publish(struct handler *handler, const struct mst_err *err)
         view.expelled = view.expelled || changes.expelled;
     }
     mst__view_publish(&handler->head.view, &view);
+}
+
+/* The same; @err is the reason if that is unknown. In the owner. */
+static void publish(struct handler *handler, const struct mst_err *err)
+{
+    publish_changes(handler);
     mst__view_reach(&handler->head.view, err);
 }
 
@@ -142,6 +148,7 @@ static void reset(struct handler *handler)
 static void watch_reach(void *arg, const struct mst_err *err)
 {
     struct handler *handler = arg;
+    handler->is_failing = err != NULL;
     if (err != NULL) {
         char detail[MST_LOG_QUOTE_SIZE];
         mst__log(&handler->params->log, MST_LOG_WARN, "rendezvous.watch_failed",
@@ -167,11 +174,16 @@ static int watch_until(struct handler *handler, int wake_fd, int64_t end_us)
     };
     struct mst_err err = {0};
     bool was_expelled = handler->machine.is_expelled;
+    handler->is_failing = false;
     int rv = mst__legacy_drive(&drive, &handler->machine, MST_LEGACY_OP_WATCH, end_us, NULL, &err);
     if (rv == MST_ECANCELED || rv == MST_ETIMEOUT) {
         return rv;
     }
-    watch_reach(handler, rv == 0 ? NULL : &err);
+    if (rv == 0 && handler->is_failing) { /* our own clock says that our key has expired */
+        publish_changes(handler);
+    } else {
+        watch_reach(handler, rv == 0 ? NULL : &err);
+    }
     if (handler->machine.is_expelled && !was_expelled) {
         mst__event(&handler->events, "keep_alive", MST_NODE_FAILED, handler->machine.version, -1,
                    "Node '%s' has lost its membership in rendezvous '%s': its key "

@@ -474,6 +474,17 @@ class Outage(Disturbed):
 
         self.all_of(*(named(stopped, backend) for backend in BACKENDS))
 
+    def test_expelled_by_the_own_clock(self):
+        """A node whose key must have expired says so, and not that the etcd answers again."""
+        etcd = self.etcd()
+        _, (node,), _ = self.joined(etcd, "etcd", 1)
+        etcd.pause()
+        node.wait("expelled")
+        etcd.resume()
+        node.wait("joined", count=2)
+        self.assertEqual([event["event"] for event in node.of("unreachable", "reachable")],
+                         ["unreachable"], node.story())
+
     def test_terminated_during_a_watch(self):
         """A node that waits for others goes on waiting at the etcd that has come back."""
         def terminated(backend):
