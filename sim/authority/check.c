@@ -278,9 +278,21 @@ static void check_alive(struct mst__sim_auth *sim, uint32_t index, uint64_t life
     }
 }
 
+/* A member of a later round, of an earlier server, has come back, and that round is current again.
+ * It may come long after the others: each node allows a silence of its own. */
+static bool is_displaced(const struct mst__sim_auth *sim, const struct mst__sim_auth_node *node)
+{
+    const struct mst__authority *authority = &sim->server.authority;
+    return authority->round_epoch != authority->options.epoch &&
+           authority->round > node->member.claim.round &&
+           mst__sim_auth_seal_find(sim, authority->round_epoch, authority->round) != NULL;
+}
+
 void mst__sim_auth_check_expelled(struct mst__sim_auth *sim, const struct mst__sim_auth_link *link)
 {
-    check_alive(sim, link->node, link->life);
+    if (!is_displaced(sim, mst__sim_auth_node(sim, link->node))) {
+        check_alive(sim, link->node, link->life);
+    }
 }
 
 void mst__sim_auth_check_lost(struct mst__sim_auth *sim, const struct mst__authority_effect *effect)
