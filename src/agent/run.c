@@ -199,12 +199,25 @@ static void on_timer(uv_timer_t *timer)
     }
 }
 
+/* Nodes that wait for the workers to stop may go meanwhile. Notices only tell of more of them. */
+static void look_waiting(struct mst__run *run)
+{
+    const struct mst__agent *agent = &run->agent;
+    bool is_join = agent->notice_us != INT64_MAX && agent->notice_reason == MST_AGENT_REASON_JOIN;
+    int64_t count = 0;
+    struct mst_err ignored; /* the next look follows soon */
+    if (is_join && mst_handler_nodes_waiting(run->handler, &count, &ignored) == 0 && count == 0) {
+        mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_WAITING});
+    }
+}
+
 /* Look at workers: often for answers to a notice, and whether they can get it; four times per
  * timeout for heartbeats, which count from when they are seen. The timer of the machine checks
  * these once more. */
 static void on_look(uv_timer_t *timer)
 {
     struct mst__run *run = timer->data;
+    look_waiting(run);
     mst__run_look_beats(run);
     mst__run_look_acks(run);
     mst__run_look_handlers(run);

@@ -1,5 +1,6 @@
 """`muster run` with shell scripts as workers: environment, ends, restarts, reports."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -782,6 +783,36 @@ class Together(Case):
         first.until("/2 0")
         second.until("/2 0")
         for agent in (first, second):
+            agent.signal(signal.SIGTERM)
+
+    def test_answer_to_a_notice_that_was_over(self):
+        """A newcomer goes before all workers have answered. The answer of one is none to the notice
+        of the next newcomer: that waits for both."""
+        script = 'n=0; trap \'n=$((n + 1)); [ $n = $((RANK + 1)) ] && touch $MUSTER_ACK_FILE; ' \
+                 'echo notice $n for $RANK\' USR1; trap "exit 0" TERM; echo at $RANK; ' \
+                 f'while :; do sleep 0.02; [ $n -gt 1 ] && [ -e {self.path("go")} ] && ' \
+                 '{ touch $MUSTER_ACK_FILE; echo answers $RANK; n=0; }; done'
+        options = ("--notice-signal", "USR1", "--notice", "1h")
+        first = self.shell(script, *options, nnodes="1:2", nproc=2)
+        first.until("at ", count=2)
+        seen = []
+        for _ in range(10):
+            newcomer = self.shell(STAY, *options, nnodes="1:2", nproc=2)
+            with contextlib.suppress(AssertionError):  # the one before was not gone for it
+                seen.append(first.next(2))
+                seen.append(first.next(2))
+            if "notice 2 for 1" in seen:
+                break
+            newcomer.signal(signal.SIGTERM)
+            newcomer.wait()
+            time.sleep(0.5)  # the first node looks again
+        self.assertIn("notice 2 for 1", seen)
+        time.sleep(0.3)  # nothing happens
+        self.assertEqual(first.events("exit"), [], first.stderr())
+        os.mkdir(self.path("go"))
+        first.until("answers 0")
+        newcomer.until("/4")
+        for agent in (first, newcomer):
             agent.signal(signal.SIGTERM)
 
     def test_same_end_time(self):
