@@ -1107,10 +1107,12 @@ class Outage(OwnServer):
         self.server.kill()
         open(self.path("go"), "wb").close()
         harness.wait_until(lambda: "not reported yet" in agent.stderr(), "the line of the agent")
+        time.sleep(2)  # it tries again, and does not say so again
         self.server = harness.Server("--port", self.server.port)
         self.addCleanup(self.server.kill)
         agent.until("at 1")
         self.assertEqual(agent.wait(), OK, agent.stderr())
+        self.assertEqual(agent.stderr().count("not reported yet"), 1, agent.stderr())
 
     def test_node_does_not_come_back(self):
         """A restarted server does not know the name of a lost node; the others tell its rank."""
@@ -1240,6 +1242,27 @@ class Silence(OwnServer):
             self.leave(nodes)
             since = time.monotonic()
             self.assertEqual(self.ended(nodes, since, harness.SLOWNESS), [-signal.SIGTERM] * 2)
+        self.both(test)
+
+    def test_signal_while_it_reads_a_report(self):
+        """A node reads the report of a failure elsewhere at its end. A signal changes nothing."""
+        def test(backend):
+            fails, goes = self.path(backend + "-fails"), self.path(backend + "-goes")
+            script = f'trap "echo stopping; until [ -e {goes} ]; do sleep 0.02; done; exit 0" ' \
+                     f'TERM; echo at $RANK; until [ $RANK = 0 ] && [ -e {fails} ]; do ' \
+                     'sleep 0.02; done; exit 7'
+            nodes = self.nodes(backend, script, "--max-restarts", 0)
+            failing, other = sorted(nodes, key=lambda node: node.until("at "))
+            os.mkdir(fails)
+            self.assertEqual(failing.wait(), 7, failing.stderr())
+            other.until("stopping")
+            harness.pause(self.server.process.pid)
+            since = time.monotonic()
+            os.mkdir(goes)
+            harness.wait_until(lambda: any(event["phase"] == "ended"
+                                           for event in other.events("phase")), "the end")
+            other.signal(signal.SIGTERM)
+            self.assertEqual(self.ended([other], since, self.TELL_S), [7])
         self.both(test)
 
     def test_ends_alone(self):

@@ -255,6 +255,10 @@ class Control(unittest.TestCase):
         self.assertEqual(second.wait(), PREEMPTED, second.stderr())
         nodes = self.wait_nodes(lambda nodes: len(nodes) == 1 and nodes[0]["phase"] == "running")
         self.assertEqual(nodes[0]["pid"], first.pid)
+        # The answer was for the command only.
+        keys = self.muster("store", "list", f"tcp://127.0.0.1:{self.server.port}").stdout
+        self.assertIn(f"{self.id()}/commands/", keys)
+        self.assertNotIn(f"{self.id()}/replies/", keys)
 
     def test_drain_within(self):
         """The operator's notice counts, and not that of the job."""
