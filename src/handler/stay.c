@@ -207,8 +207,11 @@ static int look(void *self, void *arg, struct mst_err *reterr)
         return 0;
     }
     int rv = ask(stay, reterr);
+    if (rv == MST_ETIMEOUT) { /* what does not answer serves nobody */
+        return mst__err_wrap(reterr, MST_ECONN, "the server of this node at %.60s", stay->where);
+    }
     if (rv != 0) {
-        return rv == MST_ETIMEOUT ? MST_ECONN : rv; /* what does not answer serves nobody */
+        return rv;
     }
     if (stay->needs.nodes == 0) {
         return 0;

@@ -1,6 +1,11 @@
 /* unit/handler/test_stay.c - a node that serves other jobs stays for them at its end. */
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/base64.h"
 #include "base/clock.h"
@@ -9,6 +14,9 @@
 #include "handler/stay.h"
 #include "unit/node_unit.h"
 #include "unit/server_unit.h"
+
+/* Time for two looks, or three. */
+#define LOOKS_MS 600
 
 #define ALONE "last_call_timeout=1ms,keep_alive_interval=60,join_timeout=20"
 
@@ -134,6 +142,9 @@ static void another_job(void **state)
         assert_non_null(strstr(node.told.linger, "still serves"));
         assert_ok(mst_handler_linger(other, 0, &err)); /* it does not serve */
         assert_fails(mst_handler_linger(node.handler, 0, &err), MST_ETIMEOUT, "");
+        node.told.lingers = 0;
+        assert_fails(mst_handler_linger(node.handler, LOOKS_MS, &err), MST_ETIMEOUT, "");
+        assert_int_equal(node.told.lingers, 1); /* however often it looks */
         assert_ok(mst_handler_leave(other, &err));
         assert_ok(mst_handler_linger(node.handler, PLENTY_MS, &err));
         mst_handler_free(other);
@@ -198,6 +209,23 @@ static void put_record(const struct fixture *f, const char *key, size_t count, b
     mst__buf_close(&text);
 }
 
+/* The nodes of a closed rendezvous read that, a little later, and their record goes. */
+static void *read_last_words(void *arg)
+{
+    const struct fixture *f = arg;
+    char url[MST_HOSTED_URL_SIZE];
+    struct mst_store *store = NULL;
+    bool existed = false;
+    struct mst_err own;                                   /* a record that stays fails the test */
+    (void)snprintf(url, sizeof url, "tcp://%s", f->text); /* fits */
+    (void)poll(NULL, 0, 2 * SHORT_MS);
+    if (mst_store_open(url, NULL, PLENTY_MS, &store, &own) == 0) {
+        (void)mst_store_delete(store, STR("torch.rendezvous.job0"), PLENTY_MS, &existed, &own);
+        mst_store_close(store);
+    }
+    return NULL;
+}
+
 /* Which of the keys at a server are records, and what these say. */
 static void records(void **state)
 {
@@ -237,8 +265,44 @@ static void records(void **state)
     assert_fails(mst__stay(&stay, 0, &err), MST_ETIMEOUT, "still needs");
     assert_int_equal(stay.needs.nodes, 5);
     assert_int_equal(stay.needs.parting, 3);
+    /* They may read that it is closed before the server goes. */
+    pthread_t thread;
+    struct mst_buffer value = {0};
+    assert_int_equal(pthread_create(&thread, NULL, read_last_words, (void *)(uintptr_t)f), 0);
+    mst__stay_part(&stay, NULL, NULL);
+    assert_fails(
+        mst_store_try_get(stay.store, STR("torch.rendezvous.job0"), PLENTY_MS, &value, &err),
+        MST_ENOTFOUND, "job0");
+    assert_int_equal(pthread_join(thread, NULL), 0);
     mst__stay_close(&stay);
     mst__owner_close(&owner);
+}
+
+/* A server that hangs serves nobody: the node does not stay for it. */
+static void hung_server(void **state)
+{
+    struct fixture *f = *state;
+    const struct mst__events events = {.run_id = "own", .node = "node"};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct mst__endpoint endpoint = {.host = "127.0.0.1"};
+    socklen_t size = sizeof address;
+    struct mst__owner owner;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, size), 0);
+    assert_int_equal(listen(fd, 4), 0); /* it accepts nothing */
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    endpoint.port = ntohs(address.sin_port);
+    assert_ok(mst__owner_init(&owner, NULL, NULL, &err));
+    struct mst__stay stay = {.hosted = f->hosted,
+                             .server = &endpoint,
+                             .where = "hung",
+                             .owner = &owner,
+                             .events = &events,
+                             .records_ms = PLENTY_MS};
+    assert_fails(mst__stay(&stay, PLENTY_MS, &err), MST_ECONN, "the server of this node at hung");
+    mst__stay_close(&stay);
+    mst__owner_close(&owner);
+    assert_int_equal(close(fd), 0);
 }
 
 /* Of many jobs the first three are named, their spares count, and nodes of a job that has ended
@@ -303,6 +367,7 @@ int main(void)
         cmocka_unit_test(own_job),
         cmocka_unit_test(many_jobs),
         cmocka_unit_test_setup_teardown(records, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(hung_server, fixture_open, fixture_close),
         cmocka_unit_test(options),
     };
     return MST_RUN_TESTS(tests);
