@@ -57,6 +57,23 @@ class Full(unittest.TestCase):
             self.assertEqual(get(page, "/readyz"), (200, "ok\n"))
             self.assertEqual(store(server, "set", "/again", "-", input=b"x" * 60000).returncode, 0)
 
+    def test_page_that_does_not_fit(self):
+        """A page for which there is no room, which then comes without series, is no client that
+        was refused."""
+        with serve("--max-memory", "1M") as (server, page):
+            with server.connect("C") as wire:
+                for index in range(3000):
+                    wire.set(f"/fill/{index}", "x" * 500)
+                    metrics = page.metrics() if index > 1200 else {"muster_memory_bytes": 0}
+                    room = (1 << 20) - metrics["muster_memory_bytes"]
+                    if room < 6000:
+                        break
+                self.assertLess(room, 6000)
+                self.assertEqual(metrics['muster_full_refused_total{of="memory"}'], 0)
+                self.assertEqual(metrics['muster_full{of="memory"}'], 0)
+                self.assertEqual(get(page, "/readyz"), (200, "ok\n"))
+                wire.set("/more", "x")
+
     def test_operations_that_are_not_repeated(self):
         """Their client knows that nothing was done."""
         with serve("--max-memory", "1M") as (server, _):

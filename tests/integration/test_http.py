@@ -163,6 +163,14 @@ class Jobs(unittest.TestCase):
                     if name != "heartbeat_age_ms"}
         return [cls.timeless(part) for part in value] if isinstance(value, list) else value
 
+    def test_one_after_the_other(self):
+        """An answer that is sent makes room for the next, whatever it was."""
+        with serve() as (server, page):
+            self.announce(server, "job", ["n"], (2, 2))
+            for path, status in (("/jobs", 200), ("/jobs/job", 200), ("/jobs/none", 404)) * (
+                    SNAPSHOTS_MAX + 1):
+                self.json(page, path, status)
+
     def test_same_as_status(self):
         with serve() as (server, page):
             self.assertEqual(self.json(page, "/jobs"), self.shown(server))

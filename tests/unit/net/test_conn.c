@@ -282,6 +282,37 @@ static void values_are_shared(void **state)
     assert_int_equal(f->server->kv.memory_used, before);
 }
 
+/* The values of a MULTI_GET together are a message: more than its limit end the connection. */
+static void values_together_have_a_limit(void **state)
+{
+    struct fixture *f = *state;
+    const size_t size = MST_KIB(10);
+    f->server->wire_limits.message_size_max = 3 * (size + 8);
+    set_value(f, size);
+    for (uint64_t count = 3; count <= 4; count++) {
+        struct mst__buf items;
+        mst__buf_init(&items, 1024);
+        for (uint64_t i = 0; i < count; i++) {
+            assert_int_equal(mst__buf_append_str(&items, mst_bytes_str("/value")), 0);
+        }
+        const struct mst__command command = {
+            .op = MST_OP_MULTI_GET, .count = count, .items = mst__buf_bytes(&items)};
+        int fd = peer_new(f->server, 0);
+        assert_int_equal(mst__wire_write_validate(&f->bytes), 0);
+        put_command(&f->bytes, &command);
+        send_all(f, fd);
+        if (count == 3) {
+            stream_await(f, fd, 3 * (size + 8));
+        }
+        settle(f->server);
+        assert_int_equal(f->server->conns_count, count == 3 ? 1 : 0);
+        assert_int_equal(closed_for(f, MST_WHY_LIMIT), count == 3 ? 0 : 1);
+        (void)close(fd);
+        settle(f->server);
+        mst__buf_close(&items);
+    }
+}
+
 /* Requests to the store in frames are refused one by one, and the node stays. */
 static void store_frames_are_refused(void **state)
 {
@@ -539,6 +570,7 @@ int main(void)
         CASE(replies_keep_their_order),
         CASE(silent_reader_has_its_time),
         CASE_SMALL(values_are_shared),
+        CASE_SMALL(values_together_have_a_limit),
         CASE(store_frames_are_refused),
         CASE(frames_are_not_mixed_with_replies),
         CASE(deaf_node_is_not_read),
