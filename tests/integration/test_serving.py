@@ -490,6 +490,14 @@ class Names(Case):
         self.write(self.hosts, "127.0.0.1 pod-0.sub\n", mode="a")
         self.assertEqual(agent.wait(), OK, agent.stderr())
 
+    def test_name_of_another_pod(self):
+        """It is no name of this one, although this one's begins with it."""
+        self.write(self.hosts, "127.0.0.1 pod-0.sub.ns.svc pod-0\n", mode="a")
+        self.endpoint = f"pod-0.su:{harness.free_port()}"
+        agent = self.named("--nnodes", "1", "--rdzv-backend", "c10d", join_timeout=1)
+        self.assertEqual(agent.wait(), UNREACHABLE, agent.stderr())
+        self.assertNotIn("is serving", agent.stderr())
+
     def test_wrong_name(self):
         """It is tried until join_timeout; the sentence has the name."""
         agent = self.named("--nnodes", "2", join_timeout=1)

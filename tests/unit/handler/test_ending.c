@@ -2,6 +2,7 @@
  * answers. */
 #include "handler/ending.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "store/store.h"
 #include "unit/store_unit.h"
@@ -230,6 +231,25 @@ static void a_round_fails_once(void **state)
     leave_two(nodes);
 }
 
+/* An earlier release has written two of the four numbers: how many, and since when. */
+static void restarts_of_an_earlier_release(void **state)
+{
+    (void)state;
+    struct mst__ending nodes[2];
+    struct mst__word word = failed_at(1);
+    char text[60];
+    bool closes = true;
+    (void)snprintf(text, sizeof text, "1 %lld", (long long)mst__clock_wall_us());
+    assert_ok(mst_store_set(root, STR("job/restarts"), mst_bytes_str(text), PLENTY_MS, &err));
+    begin_two(nodes, 5);
+    assert_int_equal(nodes[0].restarts, 1);
+    nodes[0].budget.restarts_max = 3;
+    assert_ok(mst__ending_say(&nodes[0], &word, &closes, &err));
+    assert_false(closes);
+    assert_restarts(2, 2, 5);
+    leave_two(nodes);
+}
+
 /* A node that reports its failure again after an error has failed once, wherever the error was. */
 static void failed_again(void **state)
 {
@@ -277,6 +297,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(last_one_finished_again, start, stop),
         cmocka_unit_test_setup_teardown(finished_and_not_counted, start, stop),
         cmocka_unit_test_setup_teardown(a_round_fails_once, start, stop),
+        cmocka_unit_test_setup_teardown(restarts_of_an_earlier_release, start, stop),
         cmocka_unit_test_setup_teardown(failed_again, start, stop),
         cmocka_unit_test_setup_teardown(a_new_window, start, stop),
     };

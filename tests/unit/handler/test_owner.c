@@ -278,12 +278,36 @@ static void end_of_a_begun_round(void **state)
     mst__owner_close(&machine.owner);
 }
 
+/* A call that needs the present round begins only if there is one, and neither another call nor
+ * another round has begun. */
+static void only_in_a_quiet_round(void **state)
+{
+    (void)state;
+    struct machine machine = {0};
+    struct mst_err err;
+    assert_int_equal(mst__owner_init(&machine.owner, watch, &machine, &err), 0);
+    assert_false(mst__owner_try_begin(&machine.owner));
+    assert_int_equal(mst__owner_want(&machine.owner, work, tell, &err), 0);
+    await_true(&machine.is_working);
+    mst__owner_joined(&machine.owner, true);
+    assert_false(mst__owner_try_begin(&machine.owner));
+    assert_true(mst__owner_is_busy(&machine.owner));
+    assert_true(mst__owner_withdraw(&machine.owner));
+    assert_false(mst__owner_is_busy(&machine.owner));
+    assert_true(mst__owner_try_begin(&machine.owner));
+    assert_false(mst__owner_try_begin(&machine.owner));
+    mst__owner_end(&machine.owner);
+    atomic_store(&machine.may_stop_watching, true);
+    mst__owner_stop(&machine.owner);
+    mst__owner_close(&machine.owner);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(begun_again_at_once),   cmocka_unit_test(all_are_cancelled),
         cmocka_unit_test(one_call_is_cancelled), cmocka_unit_test(cancelled_before_it_begins),
-        cmocka_unit_test(end_of_a_begun_round),
+        cmocka_unit_test(end_of_a_begun_round),  cmocka_unit_test(only_in_a_quiet_round),
     };
     return MST_RUN_TESTS(tests);
 }
