@@ -369,16 +369,20 @@ static void closed_while_waiting(void **state)
 static void closed_while_a_spare(void **state)
 {
     struct fixture *f = *state;
-    struct node nodes[2];
-    for (size_t i = 0; i < 2; i++) {
-        node_open(&nodes[i], f, 1, 1, i == 0 ? "member" : "spare");
+    static const char *const names[] = {"member", "spare", "observer"};
+    struct node nodes[3];
+    for (size_t i = 0; i < 3; i++) {
+        node_open(&nodes[i], f, 1, 1, names[i]);
     }
     meet(nodes, 1, 1);
     node_start(&nodes[1]);
     await_standing(f, MST_STANDING_SPARE, 1);
+    int64_t waiting = 0;
+    assert_ok(mst_handler_nodes_waiting(nodes[2].handler, &waiting, &err));
+    assert_int_equal(waiting, 1);
     assert_ok(mst_handler_set_closed(nodes[0].handler, &err));
     assert_int_equal(node_join(&nodes[1]), MST_ESPARE);
-    close_nodes(nodes, 2);
+    close_nodes(nodes, 3);
 }
 
 static void cancelled(void **state)

@@ -199,6 +199,7 @@ static void test_two_at_once(void **state)
 {
     (void)state;
     NEED_ETCD();
+    size_t open_count = count_entries("/proc/self/fd");
     struct mst_etcd_server *one = start();
     struct mst_etcd_server *two = start();
     assert_int_not_equal(mst_etcd_server_port(one), mst_etcd_server_port(two));
@@ -210,6 +211,7 @@ static void test_two_at_once(void **state)
     assert_int_equal(count_entries(fixture.tmp), 1);
     assert_healthy(two);
     mst_etcd_server_stop(two);
+    assert_int_equal(count_entries("/proc/self/fd"), open_count); /* ports that were held, too */
 }
 
 static void test_v2(void **state)
@@ -813,6 +815,22 @@ static void test_never_healthy(void **state)
                  "--version' does not end");
 }
 
+/* An etcd with data that was there before may be busy with them: it gets a signal, and time. */
+static void test_data_is_put_away(void **state)
+{
+    (void)state;
+    struct mst_etcd_server *none = NULL;
+    assert_int_equal(mkdir(path_of("data"), 0700), 0);
+    assert_int_equal(mkdir(path_of("data/member"), 0700), 0);
+    fixture.options.data_dir = path_of("data");
+    fixture.options.binary_path =
+        script(SAYS_VERSION("3.4.0") "trap 'echo saved >saved; exit 0' TERM\n"
+                                     "while :; do sleep 0.02; done");
+    assert_fails(mst_etcd_server_start(&fixture.options, 300, &none, &err), MST_ETIMEOUT,
+                 "not healthy in time");
+    assert_true(exists(path_of("saved")));
+}
+
 static void *interrupt_later(void *arg)
 {
     (void)read_pid("child"); /* it has begun */
@@ -966,6 +984,7 @@ int main(void)
         UNIT(test_v2_refused),
         UNIT(test_retries),
         UNIT(test_never_healthy),
+        UNIT(test_data_is_put_away),
         UNIT(test_interrupted),
         UNIT(test_wrong_options),
         UNIT(test_no_memory),

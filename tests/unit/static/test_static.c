@@ -80,6 +80,10 @@ static void start_node(struct node *node, const char *endpoint, int64_t nodes, i
 
 #define NODES 4
 
+/* When pauses that grew for ever would be longer than SOON_MS. */
+#define LONG_MS 2800
+#define SOON_MS 1800
+
 /* Rank 0 comes last, so the others find no server at first. */
 static void meeting(void **state)
 {
@@ -125,6 +129,24 @@ static void meeting(void **state)
     for (int rank = NODES - 1; rank >= 0; rank--) {
         mst_store_close(nodes[rank].got.store);
         mst_handler_free(nodes[rank].handler);
+    }
+}
+
+/* A node that has waited for long looks as often as one that has waited for a second. */
+static void last_one_after_long(void **state)
+{
+    struct fixture *fixture = *state;
+    struct node nodes[2];
+    start_node(&nodes[0], fixture->endpoint, 2, 0);
+    (void)poll(NULL, 0, LONG_MS);
+    start_node(&nodes[1], fixture->endpoint, 2, 1);
+    assert_ok(node_join(&nodes[1]));
+    int64_t begin_ms = mst__clock_ms();
+    assert_ok(node_join(&nodes[0]));
+    assert_in_range(mst__clock_ms() - begin_ms, 0, SOON_MS);
+    for (size_t i = 2; i > 0; i--) {
+        mst_store_close(nodes[i - 1].got.store);
+        mst_handler_free(nodes[i - 1].handler);
     }
 }
 
@@ -528,6 +550,7 @@ int main(void)
 #define WITH_PORT(test) cmocka_unit_test_setup_teardown(test, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
         WITH_PORT(meeting),
+        WITH_PORT(last_one_after_long),
         cmocka_unit_test(alone),
         WITH_PORT(too_few),
         cmocka_unit_test(counted_or_not),

@@ -13,9 +13,12 @@
 struct faulty {
     struct mst__storage storage; /* first: the storage is cast to this struct */
     struct mst__storage *inner;
-    atomic_int commands_left; /* before the fault; negative = none comes */
-    atomic_bool is_executed;  /* the first command that fails is executed, its answer is lost */
+    atomic_int commands_left;     /* before the fault; negative = none comes */
+    atomic_bool is_executed;      /* the first command that fails is executed, its answer is lost */
+    struct mst_store *quicker[2]; /* they meet before the next list is written; NULL = nobody */
 };
+
+static void meet(struct mst_store *one, struct mst_store *other);
 
 static int faulty_execute(struct mst__storage *storage,
                           const struct mst__command *command,
@@ -26,6 +29,11 @@ static int faulty_execute(struct mst__storage *storage,
     struct faulty *faulty = (struct faulty *)storage;
     if (command->op == MST_OP_BARRIER) {
         return mst__fail(reterr, MST_ENOTSUP, 0, "no barrier");
+    }
+    if (command->op == MST_OP_COMPARE_SET && faulty->quicker[0] != NULL) {
+        struct mst_store *quicker[] = {faulty->quicker[0], faulty->quicker[1]};
+        faulty->quicker[0] = NULL;
+        meet(quicker[0], quicker[1]);
     }
     int left = atomic_load(&faulty->commands_left);
     if (left > 0) {
@@ -137,6 +145,25 @@ static void lost_end(void **state)
     mst_store_close(store);
 }
 
+/* Others meet between the look of a participant and its write, which is lost. It is none of them,
+ * and waits for the next ones. */
+static void others_were_quicker(void **state)
+{
+    (void)state;
+    struct faulty *faulty = NULL;
+    struct mst_store *store = faulty_open(&faulty);
+    for (size_t i = 0; i < 2; i++) {
+        assert_ok(mst_store_clone(store, &faulty->quicker[i], &err));
+    }
+    struct mst_store *quicker[] = {faulty->quicker[0], faulty->quicker[1]};
+    assert_fails(come(store, SHORT_MS), MST_ETIMEOUT, "not complete");
+    assert_null(faulty->quicker[0]);
+    meet(store, quicker[0]);
+    mst_store_close(quicker[0]);
+    mst_store_close(quicker[1]);
+    mst_store_close(store);
+}
+
 /* PyTorch's processes count in another key, and wait for one that the last one sets. */
 static void torchs_processes(void **state)
 {
@@ -216,9 +243,13 @@ static void no_list(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lost_answers),     cmocka_unit_test(lost_end),
-        cmocka_unit_test(torchs_processes), cmocka_unit_test(keys_of_many_uses),
-        cmocka_unit_test(many_in_doubt),    cmocka_unit_test(no_list),
+        cmocka_unit_test(lost_answers),
+        cmocka_unit_test(lost_end),
+        cmocka_unit_test(others_were_quicker),
+        cmocka_unit_test(torchs_processes),
+        cmocka_unit_test(keys_of_many_uses),
+        cmocka_unit_test(many_in_doubt),
+        cmocka_unit_test(no_list),
     };
     return MST_RUN_TESTS(tests);
 }

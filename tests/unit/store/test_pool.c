@@ -29,7 +29,8 @@ struct wanting {
     struct mst__pool *pool;
     enum mst__pool_use use;
     pthread_t thread;
-    atomic_int tid; /* 0 = it has not begun */
+    atomic_int tid;     /* 0 = it has not begun */
+    int64_t timeout_ms; /* of a call that waits */
     int rv;
     struct mst__pool_conn *conn;
     struct mst_err err;
@@ -176,10 +177,14 @@ static void waiting_ones_leave_one(void **state)
     mst__pool_close(&pool);
 }
 
+/* The time of the call that makes a connection for others, and of the one that waits for that. */
+#define FIRST_MS (6 * SHORT_MS)
+#define SECOND_MS (40 * SHORT_MS)
+
 static void *want_to_wait(void *arg)
 {
     struct wanting *wanting = arg;
-    wanting->rv = mst__pool_get(wanting->pool, MST_POOL_WAIT, mst__until_in(20 * SHORT_MS),
+    wanting->rv = mst__pool_get(wanting->pool, MST_POOL_WAIT, mst__until_in(wanting->timeout_ms),
                                 &wanting->conn, &wanting->err);
     return NULL;
 }
@@ -202,15 +207,22 @@ static void the_one_for_others_comes_first(void **state)
     f.endpoint.port = ntohs(address.sin_port);
     pool_open(&pool, &f);
     pool.waiting_count = 1; /* the first one, which has a connection */
-    for (size_t i = 0; i < 2; i++) {
-        wantings[i] = (struct wanting){.pool = &pool};
-        assert_int_equal(pthread_create(&wantings[i].thread, NULL, want_to_wait, &wantings[i]), 0);
-    }
     struct pollfd arrivals = {.fd = fd, .events = POLLIN};
-    assert_int_equal(poll(&arrivals, 1, PLENTY_MS), 1);
-    int first = accept(fd, NULL, NULL);
-    assert_true(first >= 0);
+    int accepted[2];
+    for (size_t i = 0; i < 2; i++) {
+        wantings[i] = (struct wanting){.pool = &pool, .timeout_ms = i == 0 ? FIRST_MS : SECOND_MS};
+        assert_int_equal(pthread_create(&wantings[i].thread, NULL, want_to_wait, &wantings[i]), 0);
+        if (i == 0) {
+            assert_int_equal(poll(&arrivals, 1, PLENTY_MS), 1);
+            accepted[0] = accept(fd, NULL, NULL);
+            assert_true(accepted[0] >= 0);
+        }
+    }
     assert_int_equal(poll(&arrivals, 1, 2 * SHORT_MS), 0);
+    /* When it has failed, the other one tries, and not only when its own time is over. */
+    assert_int_equal(poll(&arrivals, 1, SECOND_MS / 2), 1);
+    accepted[1] = accept(fd, NULL, NULL);
+    assert_true(accepted[1] >= 0);
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(pthread_join(wantings[i].thread, NULL), 0);
         assert_int_equal(wantings[i].rv, MST_ETIMEOUT);
@@ -219,7 +231,8 @@ static void the_one_for_others_comes_first(void **state)
     assert_int_equal(pool.connecting_count, 0);
     pool.waiting_count--;
     mst__pool_close(&pool);
-    assert_int_equal(close(first), 0);
+    assert_int_equal(close(accepted[0]), 0);
+    assert_int_equal(close(accepted[1]), 0);
     assert_int_equal(close(fd), 0);
 }
 

@@ -743,6 +743,13 @@ static void refusals(void **state)
     assert_int_equal(mst__wire_read_refusal(mst__buf_bytes(&bytes), &message, &size, &err),
                      MST_EPROTO);
     mst__buf_close(&bytes);
+    /* One that does not fit leaves what is there as it was. */
+    mst__buf_init(&bytes, MST_WIRE_REFUSAL_HEAD_SIZE + 10);
+    assert_int_equal(mst__buf_append(&bytes, text("reply")), 0);
+    assert_int_equal(mst__wire_write_refusal(&bytes, MST_ELIMIT, MST_REFUSAL_FULL, text("full")),
+                     MST_ELIMIT);
+    assert_bytes_str(mst__buf_bytes(&bytes), "reply");
+    mst__buf_close(&bytes);
 }
 
 static void members(void **state)
