@@ -27,6 +27,7 @@ WITH_HTTP = os.environ.get("MUSTER_HTTP", "1" if b"--http" in harness.run(
 
 CONNECTIONS_MAX = 64  # of the page
 SNAPSHOTS_MAX = 8  # of jobs, that are being sent
+UNUSED = "127.0.0.77"  # an address of this machine where nothing else has the same port
 needs_http = unittest.skipUnless(WITH_HTTP, "this muster was built without http")
 
 
@@ -431,7 +432,7 @@ class Addresses(unittest.TestCase):
             self.assertEqual(page.host, "::1")
             self.assertEqual(page.open("/healthz")[0], 200)
             with self.assertRaises(ConnectionRefusedError):
-                harness.Wire(("127.0.0.1", page.port))
+                harness.Wire((UNUSED, page.port))
 
     def test_everywhere(self):
         with serve(address="*:0") as (_, page):
@@ -449,7 +450,7 @@ class Addresses(unittest.TestCase):
         with serve("--ipv6-only", address="[::]:0") as (_, page):
             harness.Wire(("::1", page.port)).close()
             with self.assertRaises(ConnectionRefusedError):
-                harness.Wire(("127.0.0.1", page.port))
+                harness.Wire((UNUSED, page.port))
 
     def test_given_port_and_again(self):
         """The same port can be taken again at once, though connections have just ended there."""

@@ -236,7 +236,7 @@ static void timing_out(void **state)
     {
         struct node node = {.handler =
                                 new_handler(backends[at], "late", 2, 3,
-                                            at == 0 ? "join_timeout=500ms" : "timeout=500ms")};
+                                            at == 0 ? "join_timeout=1500ms" : "timeout=1500ms")};
         struct mst_rendezvous outcome = {.size = sizeof outcome};
         assert_fails(mst_handler_next(node.handler, -1, &outcome, &err), MST_ETIMEOUT,
                      "at least 2");
