@@ -890,7 +890,6 @@ int mst__relay_run(const struct mst__relay_job *job,
     say_word(&relay);
     rv =
         mst__group_init(&relay.group, &relay.loop, (uint32_t)relay.count, on_ended, &relay, reterr);
-    relay.group.signals_all = true; /* ssh may be a script; the agent is alone in its group */
     rv = rv == 0 ? start_all(&relay, reterr) : rv;
     if (rv == 0 && relay.is_short) {
         stop_all(&relay, SIGTERM);

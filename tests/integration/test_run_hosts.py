@@ -7,10 +7,12 @@ import os
 import pty
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import tempfile
 import termios
+import threading
 import time
 import unittest
 
@@ -47,9 +49,21 @@ echo "$1" >> "$SSH_LOG"
 shift
 cd / || exit
 case $FAKE_HOST in
-    far*) { setsid sh -c "$*" <&3 3<&- & } 3<&0; wait ;; # as on another machine
+    far*) exec python3 -c "$FAR" "$SSH_LOG.far" "$*" ;;
     *) exec sh -c "$*" ;;
 esac
+"""
+
+# Gives its command, with its own standard descriptors, to a process that is no relative of the
+# launcher, as sshd is none.
+FAR = """
+import os, socket, sys
+with socket.socket(socket.AF_UNIX) as far:
+    far.connect(sys.argv[1])
+    socket.send_fds(far, [sys.argv[2].encode()], [0, 1, 2])
+    for fd in range(3):
+        os.close(fd)
+    far.recv(1)
 """
 
 # Runs the tasks of a step, one per node, with Slurm's variables. Like srun, exits with the highest
@@ -232,14 +246,37 @@ class Hosts(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline, "workers are left behind")
             time.sleep(0.02)
 
+    def start_far(self, count, *args, **more):
+        """As start(), with this many hosts that are far away. Returns their processes, too."""
+        relays = []
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.settimeout(harness.DEADLINE_S)
+            listener.bind(os.path.join(self.directory, self.id()) + ".far")
+            listener.listen()
+            process = self.start(*args, env={"FAR": FAR}, **more)
+            for _ in range(count):
+                conn = listener.accept()[0]
+                command, fds, _, _ = socket.recv_fds(conn, 1 << 16, 3)
+                relay = subprocess.Popen(["sh", "-c", command], stdin=fds[0], stdout=fds[1],
+                                         stderr=fds[2], start_new_session=True)
+                for fd in fds:
+                    os.close(fd)
+                # The end of the connection is that of ssh.
+                threading.Thread(target=lambda r=relay, c=conn: (r.wait(), c.close())).start()
+                self.addCleanup(relay.kill)
+                relays.append(relay)
+        return process, relays
+
     def test_killed_root_of_far_hosts(self):
         """Nobody kills a relay on another machine: it sees the end of its input."""
-        process = self.start(["--hosts", "far[1-2]"], "echo $$; exec sleep 300")
+        process, relays = self.start_far(2, ["--hosts", "far[1-2]"], "echo $$; exec sleep 300")
         pids = [int(process.stdout.readline()) for _ in range(2)]
         for pid in pids:
             self.addCleanup(kill, pid)
         process.kill()
         process.wait()
+        for relay in relays:
+            relay.wait(harness.DEADLINE_S)
         for pid in pids:
             harness.wait_until(lambda pid=pid: not is_alive(pid), "the end of a worker")
 
@@ -274,9 +311,18 @@ class Hosts(unittest.TestCase):
         self.assertIn("muster: host hangs is lost: muster has not started there for 5 s "
                       "(--host-timeout)\n", err)
         self.assert_gone(self.hung_pids(1))
-        status, _, err = self.run_hosts(["--hosts", "script", "--host-timeout", "1s"], "true")
-        self.assertEqual(status, CONNECT, err)
-        self.assert_gone(self.hung_pids(2))
+
+    def test_script_that_never_starts(self):
+        """What it has started in the place of ssh ends with it, while the job goes on."""
+        go = os.path.join(self.directory, self.id() + ".go")
+        process = self.start(["--hosts", "a,script", "--host-timeout", "1s"],
+                             f"until [ -e {go} ]; do sleep 0.02; done", "--nnodes", "1:2")
+        while "host script is lost" not in process.stderr.readline():
+            self.assertIsNone(process.poll())
+        self.assert_gone(self.hung_pids(1))
+        os.mkdir(go)
+        _, err = process.communicate(timeout=harness.DEADLINE_S)
+        self.assertEqual(process.returncode, 0, err)
 
     def test_host_that_prints_but_never_starts(self):
         """Only muster's own word is a sign of it: a login that goes on for ever is none."""
@@ -359,10 +405,10 @@ class Hosts(unittest.TestCase):
         one that does not have this terminal."""
         terminal, end = pty.openpty()
         self.addCleanup(os.close, terminal)
-        process = self.start(["--hosts", "a,far"], 'trap "" INT; echo up; '
-                             "while :; do sleep 0.02; done", "--grace", "1h", stdin=end,
-                             start_new_session=True,
-                             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        process, _ = self.start_far(1, ["--hosts", "a,far"], 'trap "" INT; echo up; '
+                                    "while :; do sleep 0.02; done", "--grace", "1h", stdin=end,
+                                    start_new_session=True,
+                                    preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         os.close(end)
         for _ in range(2):
             self.assertEqual(process.stdout.readline(), "up\n")
