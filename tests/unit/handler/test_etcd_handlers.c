@@ -228,6 +228,26 @@ static void rounds(void **state)
     }
 }
 
+/* An etcd that is silent until the lease of a node has expired has nothing to be told. */
+static void leaving_without_a_lease(void **state)
+{
+    (void)state;
+    need_etcd();
+    struct node node = {.handler = new_handler("etcd-v3", "silent", 1, 1,
+                                               "last_call_timeout=1ms,keep_alive_interval=1,"
+                                               "keep_alive_max_attempt=2,close_timeout=60")};
+    meet(&node, 1);
+    etcd_unit_pause(&etcd);
+    mst_notice_free(take_notice(node.handler, MST_NOTICE_UNREACHABLE));
+    int64_t begin_ms = mst__clock_ms();
+    int rv = mst_handler_leave(node.handler, &err);
+    int64_t took_ms = mst__clock_ms() - begin_ms;
+    assert_int_equal(kill(etcd.pid, SIGCONT), 0);
+    assert_true(rv != 0);
+    assert_in_range(took_ms, 0, 30000);
+    part(&node, 1);
+}
+
 static void timing_out(void **state)
 {
     (void)state;
@@ -467,6 +487,7 @@ int main(void)
         cmocka_unit_test(leaving),
         cmocka_unit_test(cancelling),
         cmocka_unit_test(rounds),
+        cmocka_unit_test(leaving_without_a_lease),
         cmocka_unit_test(timing_out),
         cmocka_unit_test(unknown_name),
         cmocka_unit_test(extra_data),
