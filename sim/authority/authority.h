@@ -797,6 +797,11 @@ uint32_t mst__sim_auth_rack(uint32_t node);
  * server. */
 void mst__sim_auth_ranks_sealed(struct mst__sim_auth *sim);
 void mst__sim_auth_ranks_adopted(struct mst__sim_auth *sim);
+/* The server has accepted an announcement with this claim. If that has none, it is older than the
+ * place of @node in a round that an earlier server has sealed: then nobody knows that place. */
+void mst__sim_auth_ranks_announced(struct mst__sim_auth *sim,
+                                   uint32_t node,
+                                   const struct mst__claim *claim);
 /* Whether @node has a place in the server's last round, and the server must know that. */
 bool mst__sim_auth_ranks_remember(const struct mst__sim_auth *sim, uint32_t node);
 /* The engine etcd-v3: the first write of @round, over @before. */

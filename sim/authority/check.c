@@ -214,6 +214,7 @@ void mst__sim_auth_check_announced(struct mst__sim_auth *sim,
     if (claim->round > server->claimed_max) {
         server->claimed_max = claim->round;
     }
+    mst__sim_auth_ranks_announced(sim, link->node, claim);
     /* The size of an earlier server's round counts when the round is adopted. When all nodes are
      * gone, the next ones begin anew. */
     bool is_inherited = authority->round > 0 && authority->round_epoch != authority->options.epoch;

@@ -309,6 +309,21 @@ void mst__sim_auth_ranks_adopted(struct mst__sim_auth *sim)
     }
 }
 
+void mst__sim_auth_ranks_announced(struct mst__sim_auth *sim,
+                                   uint32_t node,
+                                   const struct mst__claim *claim)
+{
+    struct mst__sim_auth_roster *roster = &sim->server.roster;
+    const struct mst__authority_member *member =
+        mst__authority_get(&sim->server.authority, sim->server.authority.announced);
+    bool is_new_here = claim->round == 0 && member->rank == MST_AUTHORITY_RANK_NONE;
+    for (uint32_t rank = 0; is_new_here && roster->is_adopted && rank < roster->world; rank++) {
+        if (roster->nodes[rank] == node) {
+            roster->nodes[rank] = sim->plan.nodes;
+        }
+    }
+}
+
 bool mst__sim_auth_ranks_remember(const struct mst__sim_auth *sim, uint32_t node)
 {
     const struct mst__sim_auth_roster *roster = &sim->server.roster;
