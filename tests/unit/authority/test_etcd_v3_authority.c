@@ -282,17 +282,22 @@ static void test_fixed(void **state)
 
 /* --- work --- */
 
-/* Three nodes, a to c with the sessions 1 to 3, in a round. */
-static void world_of_three(struct world *world)
+/* Three nodes, a to c with the sessions 1 to 3, in a round that needs @min. */
+static void world_of_three_from(struct world *world, uint32_t min)
 {
     static const char *const names[] = {"a", "b", "c"};
-    world_init(world, 2, 3);
+    world_init(world, min, 3);
     for (uint64_t i = 0; i < 3; i++) {
         world_enter(world, names[i], i + 1);
     }
     world_build(world);
     assert_int_equal(world_store(world), 1);
     assert_int_equal(world->round.state, MST_ETCD_V3_RUNNING);
+}
+
+static void world_of_three(struct world *world)
+{
+    world_of_three_from(world, 2);
 }
 
 /* The member of @session reports its work as done, or as failed with @status. */
@@ -348,6 +353,36 @@ static void test_finish(void **state)
         assert_false(world.round.has_cause);
         world_close(&world);
     }
+}
+
+/* Of the members of a round that is over, those whose work was done are not lost. */
+static void test_lost_beside_finished(void **state)
+{
+    (void)state;
+    struct world world;
+    world_of_three_from(&world, 1);
+    world_say(&world, "a", 1, true, 0);
+    world_delete(&world, 1);
+    assert_int_equal(world_store(&world), 1);
+    world_delete(&world, 2);
+    assert_int_equal(world_store(&world), 1);
+    assert_int_equal(world.round.state, MST_ETCD_V3_OPEN);
+    assert_int_equal(world.round.gone_count, 1);
+    assert_string_equal(world.round.gone, "b");
+    world_close(&world);
+}
+
+/* An etcd that was restored from a copy of another one has smaller revisions than the epoch of the
+ * stored round: the next epoch is larger all the same. */
+static void test_restored(void **state)
+{
+    (void)state;
+    struct world world;
+    world_of_three(&world);
+    world.round.epoch = (uint64_t)world.revision + 1000;
+    world_restart(&world);
+    assert_int_equal(world.authority.machine.options.epoch, world.round.epoch + 1);
+    world_close(&world);
 }
 
 /* A failure opens the round with its cause and uses the budget. The next authority knows both,
@@ -489,6 +524,22 @@ static void test_window_begins_anew(void **state)
         world.round.restarts_wall_us = 1;
         world.now_us += 1000;
     }
+    world_close(&world);
+}
+
+/* The window is as old for the next authority as it was for the last one. */
+static void test_window_outlives_the_authority(void **state)
+{
+    (void)state;
+    struct world world;
+    world_of_three(&world);
+    world_say(&world, "b", 2, false, 7);
+    assert_int_equal(world_store(&world), 1);
+    world.round.restarts_wall_us -= 3600000000;
+    world.now_us += 7200000000;
+    world_restart(&world);
+    int64_t age_us = world.now_us - world.authority.machine.restarts_us;
+    assert_in_range(age_us, 3600000000, 3660000000);
     world_close(&world);
 }
 
@@ -922,9 +973,12 @@ int main(void)
         cmocka_unit_test(test_no_skew),
         cmocka_unit_test(test_fixed),
         cmocka_unit_test(test_finish),
+        cmocka_unit_test(test_lost_beside_finished),
+        cmocka_unit_test(test_restored),
         cmocka_unit_test(test_failure),
         cmocka_unit_test(test_failure_beyond_the_budget),
         cmocka_unit_test(test_window_begins_anew),
+        cmocka_unit_test(test_window_outlives_the_authority),
         cmocka_unit_test(test_finished_and_replaced),
         cmocka_unit_test(test_failed_and_deserted),
         cmocka_unit_test(test_failed_and_back),

@@ -54,6 +54,24 @@ static void events_do_not_share_a_limit(void **state)
     assert_true(take("no event", 0));
 }
 
+/* Of several summaries the earliest decides, in whichever order the events came first. */
+static void the_earliest_summary_is_due(void **state)
+{
+    (void)state;
+    for (int i = 0; i <= MST_LOG_LINES_PER_SECOND; i++) {
+        (void)take("ev=early", 1000);
+    }
+    for (int i = 0; i <= MST_LOG_LINES_PER_SECOND; i++) {
+        (void)take("ev=late", 2000);
+    }
+    assert_int_equal(mst__log_limit_due_us(&limit), 1000 + SECOND_US);
+    struct mst__log_summary summary;
+    assert_true(mst__log_limit_next(&limit, 1000 + SECOND_US, &summary));
+    assert_string_equal(summary.event, "early");
+    assert_false(mst__log_limit_next(&limit, 1000 + SECOND_US, &summary));
+    assert_int_equal(mst__log_limit_due_us(&limit), 2000 + SECOND_US);
+}
+
 static void the_summary_has_the_highest_level(void **state)
 {
     (void)state;
@@ -139,6 +157,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_flood_is_cut_and_summed_up, reset),
         cmocka_unit_test_setup(events_do_not_share_a_limit, reset),
+        cmocka_unit_test_setup(the_earliest_summary_is_due, reset),
         cmocka_unit_test_setup(the_summary_has_the_highest_level, reset),
         cmocka_unit_test_setup(no_second_has_more, reset),
         cmocka_unit_test_setup(too_many_events, reset),

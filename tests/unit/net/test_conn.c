@@ -185,21 +185,6 @@ static void trickling_reader_is_not(void **state)
     (void)close(fd);
 }
 
-static void silent_reader_has_its_time(void **state)
-{
-    struct fixture *f = *state;
-    int fd = reader_new(f, MST_MIB(8));
-    pass_ms(f->server, TIMEOUT_MS - MARGIN_MS);
-    assert_int_equal(f->server->conns_count, 1);
-    pass_ms(f->server, 5 * TIMEOUT_MS); /* bytes that the kernel still moves count as read */
-    pass_ms(f->server, TIMEOUT_MS);
-    assert_int_equal(f->server->conns_count, 0);
-    assert_int_equal(closed_for(f, MST_WHY_DOES_NOT_READ), 1);
-    (void)close(fd);
-}
-
-/* --- framed connections --- */
-
 /* Read @size bytes, which are all that come. */
 static void stream_await(struct fixture *f, int fd, size_t size)
 {
@@ -214,6 +199,39 @@ static void stream_await(struct fixture *f, int fd, size_t size)
     settle(f->server);
     assert_int_equal(peer_drain(fd, 1), 0);
 }
+
+/* A peer that was slow and has caught up has the whole time again. */
+static void earlier_slowness_is_forgotten(void **state)
+{
+    struct fixture *f = *state;
+    const size_t size = MST_MIB(8);
+    int fd = reader_new(f, size);
+    pass_ms(f->server, 1); /* what the kernel takes is no slowness */
+    for (int i = 0; i < 2; i++) {
+        pass_ms(f->server, TIMEOUT_MS - MARGIN_MS);
+        assert_int_equal(f->server->conns_count, 1);
+        stream_await(f, fd, size + 8);
+        put_get(&f->bytes, "/value");
+        send_all(f, fd);
+        pass_ms(f->server, 1);
+    }
+    (void)close(fd);
+}
+
+static void silent_reader_has_its_time(void **state)
+{
+    struct fixture *f = *state;
+    int fd = reader_new(f, MST_MIB(8));
+    pass_ms(f->server, TIMEOUT_MS - MARGIN_MS);
+    assert_int_equal(f->server->conns_count, 1);
+    pass_ms(f->server, 5 * TIMEOUT_MS); /* bytes that the kernel still moves count as read */
+    pass_ms(f->server, TIMEOUT_MS);
+    assert_int_equal(f->server->conns_count, 0);
+    assert_int_equal(closed_for(f, MST_WHY_DOES_NOT_READ), 1);
+    (void)close(fd);
+}
+
+/* --- framed connections --- */
 
 static void put_status(struct mst__buf *output)
 {
@@ -568,6 +586,7 @@ int main(void)
         CASE(slow_reader_is_served),
         CASE(trickling_reader_is_not),
         CASE(replies_keep_their_order),
+        CASE(earlier_slowness_is_forgotten),
         CASE(silent_reader_has_its_time),
         CASE_SMALL(values_are_shared),
         CASE_SMALL(values_together_have_a_limit),

@@ -2,6 +2,7 @@
  * the order in which they end. */
 #include "net/give_way.h"
 #include "unit/net/conn_unit.h"
+#include "wire/round_key.h"
 
 static int fixture_open(void **state)
 {
@@ -400,6 +401,12 @@ static void lost_nodes_are_remembered(void **state)
     int c = member_new(f, "c", &none);
     assert_int_equal(round_await(f, c).round, 2);
     expect_status(f, "b lost -1 ", "round 2 runs with 2 nodes; lost before: b (round 1)");
+    /* Of more than there is room for, the others are counted. */
+    struct mst__job *job = (struct mst__job *)(uintptr_t)job_first(f);
+    job->life.losses.unlisted = 4;
+    expect_status(f, "b lost -1 ",
+                  "round 2 runs with 2 nodes; lost before: b (round 1) and 4 more");
+    job->life.losses.unlisted = 0;
     int d = member_new(f, "d", &none);
     member_lose(f, d); /* it was in no round */
     b = member_new(f, "b", &none);
@@ -407,7 +414,7 @@ static void lost_nodes_are_remembered(void **state)
     member_lose(f, b);
     expect_status(f, "", "round 2 runs with 2 nodes");
     /* Without a name. */
-    ((struct mst__job *)(uintptr_t)job_first(f))->life.losses.unlisted = 3;
+    job->life.losses.unlisted = 3;
     expect_status(f, "", "round 2 runs with 2 nodes; lost before: 3");
     (void)close(a);
     (void)close(c);
@@ -705,6 +712,35 @@ static void left_jobs_go_on(void **state)
     (void)close(fd);
 }
 
+/* --- keys --- */
+
+/* Keys of a round of an earlier server stay for as long as its nodes may take to come back. */
+static void keys_of_claimed_rounds_stay(void **state)
+{
+    struct fixture *f = *state;
+    char key[MST_ROUND_PREFIX_SIZE + 3];
+    char prefix[MST_ROUND_PREFIX_SIZE];
+    mst__round_prefix(mst_bytes_str("job"), 1, 1, prefix);
+    (void)snprintf(key, sizeof key, "/%s/k", prefix);
+    int fd = client_new(f);
+    put_set(&f->bytes, key, mst_bytes_str("v"));
+    send_all(f, fd);
+    assert_int_equal(f->server->kv.keys_count, 1);
+    mst__job_keys_want(f->server);
+    settle(f->server);
+    while (uv_is_active((const uv_handle_t *)&f->server->jobs.keys.timer) != 0) {
+        turn(f->server);
+    }
+    assert_int_equal(f->server->kv.keys_count, 1);
+    f->server->jobs.keys.opened_ms -= f->server->options.job_expiry_ms;
+    mst__job_keys_want(f->server);
+    while (uv_is_active((const uv_handle_t *)&f->server->jobs.keys.timer) != 0) {
+        turn(f->server);
+    }
+    assert_int_equal(f->server->kv.keys_count, 0);
+    (void)close(fd);
+}
+
 /* --- giving way --- */
 
 /* Ask the server, on a new connection, whether it gives way. */
@@ -786,6 +822,7 @@ int main(void)
         CASE(intervals_go_with_their_nodes),
         CASE(changed_jobs_are_listed),
         CASE(lost_nodes_are_remembered),
+        CASE(keys_of_claimed_rounds_stay),
         CASE(only_a_node_gives_way),
         CASE(a_node_gives_way),
         CASE(not_to_a_loopback_server),

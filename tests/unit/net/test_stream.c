@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <string.h>
@@ -67,6 +68,43 @@ static void pair_new(struct mst__stream *ret_client, struct mst__stream *ret_ser
     assert_string_equal(peer_text, local_text);
     mst__stream_close(&listener);
     mst__stream_close(&listener); /* again is fine */
+}
+
+/* A client whose source port happens to be the port that it calls: there is no server. */
+static void connected_to_itself(void **state)
+{
+    (void)state;
+    struct sockaddr_in address = loopback(0);
+    socklen_t size = sizeof address;
+    struct mst__stream stream = {.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    assert_true(stream.fd >= 0);
+    assert_int_equal(bind(stream.fd, (const struct sockaddr *)&address, size), 0);
+    assert_int_equal(getsockname(stream.fd, (struct sockaddr *)&address, &size), 0);
+    assert_int_equal(connect(stream.fd, (const struct sockaddr *)&address, size), 0);
+    await_ready(&stream, false);
+    assert_int_equal(mst__stream_connected(&stream), -ECONNREFUSED);
+    mst__stream_close(&stream);
+}
+
+/* A socket that another process has opened: it does not block, and no child keeps it. */
+static void given_listener(void **state)
+{
+    (void)state;
+    struct sockaddr_in any = loopback(0);
+    struct mst__stream listener = {.fd = -1};
+    struct mst__stream accepted = {.fd = -1};
+    struct mst__stream_name peer;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&any, sizeof any), 0);
+    assert_int_equal(mst__stream_listen_fd(fd, &listener), 0);
+    assert_int_equal(listener.fd, fd);
+    assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
+    assert_int_equal(mst__stream_accept(&listener, &accepted, &peer), -EAGAIN);
+    mst__stream_close(&listener);
+    fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(mst__stream_listen_fd(fd, &listener), -EPROTOTYPE);
+    assert_int_equal(close(fd), 0);
 }
 
 /* A read returns all there is, and reports when there is nothing, and the end. */
@@ -341,6 +379,8 @@ static void not_wanted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(connected_to_itself),
+        cmocka_unit_test(given_listener),
         cmocka_unit_test(reading),
         cmocka_unit_test(writing),
         cmocka_unit_test(refusals),

@@ -162,6 +162,44 @@ static void life_of_a_job(void **state)
     mst__snapshot_free(snapshot);
 }
 
+/* A node that is not there any more is not late, however long ago it went. */
+static void gone_nodes_are_not_late(void **state)
+{
+    (void)state;
+    announce(1, 2, 2, 1000000);
+    mst__authority_id two = announce(2, 2, 2, 1000000);
+    const struct mst__authority_event left = {
+        .kind = MST_AUTHORITY_EVENT_LEFT, .now_us = 2000000, .id = two};
+    assert_int_equal(mst__authority_step(&authority, &left, NULL), 0);
+    struct mst__snapshot *snapshot = look(9000000);
+    const struct mst_status *status = &snapshot->status;
+    assert_node(status, 0, "n1", MST_STATUS_NODE_CALLED, 0);
+    assert_true(status->nodes[0]->is_late);
+    assert_node(status, 1, "n2", MST_STATUS_NODE_GONE, 1);
+    assert_false(status->nodes[1]->is_late);
+    mst__snapshot_free(snapshot);
+}
+
+/* A job that is closed during the last call of its round waits for nobody any more. */
+static void closed_in_the_last_call(void **state)
+{
+    (void)state;
+    announce(1, 1, 2, 1000000);
+    struct mst__snapshot *snapshot = look(2000000);
+    assert_true(snapshot->status.has_last_call);
+    mst__snapshot_free(snapshot);
+    const struct mst__authority_event shut = {.kind = MST_AUTHORITY_EVENT_SHUT,
+                                              .now_us = 3000000,
+                                              .reason = mst_bytes_str("why"),
+                                              .owner = mst_bytes_str("who")};
+    assert_int_equal(mst__authority_step(&authority, &shut, NULL), 0);
+    snapshot = look(4000000);
+    assert_int_equal(snapshot->status.phase, MST_STATUS_CLOSED);
+    assert_false(snapshot->status.has_last_call);
+    assert_int_equal(snapshot->status.last_call_ms, 0);
+    mst__snapshot_free(snapshot);
+}
+
 static void end_of_a_job(void **state)
 {
     (void)state;
@@ -557,6 +595,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(life_of_a_job, setup, teardown),
+        cmocka_unit_test_setup_teardown(gone_nodes_are_not_late, setup, teardown),
+        cmocka_unit_test_setup_teardown(closed_in_the_last_call, setup, teardown),
         cmocka_unit_test_setup_teardown(end_of_a_job, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_a_change, setup, teardown),
         cmocka_unit_test_setup_teardown(older_versions, setup, teardown),

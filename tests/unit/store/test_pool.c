@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -12,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "store/backoff.h"
 #include "store/pool.h"
 #include "unit/server_unit.h"
 
@@ -356,6 +358,25 @@ static void which_one_is_taken(void **state)
     mst__pool_close(&pool);
 }
 
+/* Pauses grow, and not beyond their limit: a server that comes back late is found soon. */
+static void pauses_are_bounded(void **state)
+{
+    (void)state;
+    uint64_t one = 1;
+    struct mst__backoff backoff;
+    int wake_fd = eventfd(0, EFD_CLOEXEC); /* readable: no pause takes any time */
+    assert_true(wake_fd >= 0);
+    assert_int_equal(write(wake_fd, &one, sizeof one), sizeof one);
+    mst__backoff_init(&backoff, 20, 1000);
+    for (int i = 0; i < 30; i++) {
+        int64_t before_us = backoff.pause_us;
+        (void)mst__backoff_pause(&backoff, mst__until_by(wake_fd, PLENTY_MS));
+        assert_true(backoff.pause_us > before_us || before_us == 1000000);
+    }
+    assert_int_equal(backoff.pause_us, 1000000);
+    assert_int_equal(close(wake_fd), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -367,6 +388,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(some_waiting_ones_are_kept, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(idle_ones_are_closed, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(which_one_is_taken, fixture_open, fixture_close),
+        cmocka_unit_test(pauses_are_bounded),
     };
     return MST_RUN_TESTS(tests);
 }
