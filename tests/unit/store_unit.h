@@ -102,4 +102,20 @@ static inline void assert_absent(struct mst_store *store, const char *key)
     assert_null(value.data);
 }
 
+/* Whether the kernel reports that thread @tid of this process sleeps. */
+static inline bool unit_is_asleep(int tid)
+{
+    char path[64];
+    char text[200];
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    const char *line = fgets(text, sizeof text, file);
+    assert_non_null(line);
+    assert_int_equal(fclose(file), 0);
+    const char *state = strrchr(line, ')');
+    assert_non_null(state);
+    return state[2] == 'S';
+}
+
 #endif /* MST_UNIT_STORE_UNIT_H */

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "handler/handler.h"
 #include "handler/muster_settings.h"
 #include "net/job_client.h"
 #include "unit/round_suite.h"
@@ -545,6 +546,22 @@ static void server_restarts(void **state)
     close_nodes(nodes, 2);
 }
 
+/* A report may have less time than the options give it: a launcher goes on without an answer. */
+static void report_has_its_time(void **state)
+{
+    struct fixture *f = *state;
+    struct node node;
+    open_nodes(&node, 1, f, 1);
+    meet(&node, 1, 1);
+    mst__hosted_stop(f->hosted);
+    f->hosted = NULL;
+    int64_t begin_ms = mst__clock_ms();
+    assert_fails(mst__handler_finish(node.handler, 0, "", SHORT_MS, &err), MST_ECONN,
+                 "does not answer");
+    assert_in_range(mst__clock_ms() - begin_ms, SHORT_MS, PLENTY_MS / 4);
+    close_nodes(&node, 1);
+}
+
 /* --- options --- */
 
 static void read_settings(const char *options, int64_t max, struct mst__muster_settings *settings)
@@ -675,6 +692,7 @@ int main(void)
         WITH_SERVER(cancelled_without_a_server),
         WITH_SERVER(too_late),
         WITH_SERVER(server_restarts),
+        WITH_SERVER(report_has_its_time),
         cmocka_unit_test(options),
         cmocka_unit_test(wrong_options),
         WITH_SERVER(without_memory),

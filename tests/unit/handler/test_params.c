@@ -2,7 +2,13 @@
  * JSON. */
 #include "unit/store_unit.h"
 
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/limits.h"
@@ -408,6 +414,72 @@ static void event_json(void **state)
     assert_int_equal(close(fds[1]), 0);
 }
 
+static volatile sig_atomic_t has_signal;
+
+static void on_signal(int number)
+{
+    (void)number;
+    has_signal = 1;
+}
+
+/* A thread that tells an event while the pipe is full. */
+struct teller {
+    pthread_t thread;
+    atomic_int tid; /* 0 = it has not begun */
+    int fd;
+};
+
+static void *tell(void *arg)
+{
+    struct teller *teller = arg;
+    struct mst__events events = {
+        .fn = mst_event_json, .arg = &teller->fd, .run_id = "r", .node = "n"};
+    atomic_store(&teller->tid, (int)syscall(SYS_gettid));
+    mst__event(&events, "told", MST_NODE_RUNNING, 1, 2, "late");
+    return NULL;
+}
+
+/* An event for which the reader has no room yet is told when it has, signal or not. */
+static void interrupted_event(void **state)
+{
+    (void)state;
+    struct sigaction action = {.sa_handler = on_signal}; /* without SA_RESTART */
+    struct sigaction before;
+    struct teller teller = {.tid = 0};
+    static char filler[1 << 20];
+    char line[600];
+    int fds[2];
+    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(fcntl(fds[1], F_SETFL, O_NONBLOCK), 0);
+    ssize_t filled = 0;
+    for (ssize_t wrote; (wrote = write(fds[1], filler, 4096)) > 0;) {
+        filled += wrote;
+    }
+    assert_int_equal(fcntl(fds[1], F_SETFL, 0), 0);
+    assert_in_range(filled, 4096, sizeof filler);
+    assert_int_equal(sigaction(SIGUSR1, &action, &before), 0);
+    teller.fd = fds[1];
+    assert_int_equal(pthread_create(&teller.thread, NULL, tell, &teller), 0);
+    while (atomic_load(&teller.tid) == 0 || !unit_is_asleep(atomic_load(&teller.tid))) {
+        (void)sched_yield();
+    }
+    assert_int_equal(pthread_kill(teller.thread, SIGUSR1), 0);
+    while (has_signal == 0) {
+        (void)sched_yield();
+    }
+    while (filled > 0) {
+        ssize_t got = read(fds[0], filler, (size_t)filled);
+        assert_true(got > 0);
+        filled -= got;
+    }
+    assert_int_equal(pthread_join(teller.thread, NULL), 0);
+    assert_int_equal(close(fds[1]), 0);
+    read_line(fds[0], line, sizeof line);
+    assert_non_null(strstr(line, "\"told\""));
+    assert_int_equal(close(fds[0]), 0);
+    assert_int_equal(sigaction(SIGUSR1, &before, NULL), 0);
+}
+
 /* --- memory --- */
 
 /* All the calls that allocate; the first failure, or 0. */
@@ -446,13 +518,13 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(params_new),       cmocka_unit_test(options_set),
-        cmocka_unit_test(params_setters),   cmocka_unit_test(limits_are_needed),
-        cmocka_unit_test(options_typed),    cmocka_unit_test(options_duration),
-        cmocka_unit_test(options_known),    cmocka_unit_test(unknown_options_ignored),
-        cmocka_unit_test(dynamic_settings), cmocka_unit_test(dynamic_refuses),
-        cmocka_unit_test(c10d_options),     cmocka_unit_test(event_json),
-        cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(params_new),        cmocka_unit_test(options_set),
+        cmocka_unit_test(params_setters),    cmocka_unit_test(limits_are_needed),
+        cmocka_unit_test(options_typed),     cmocka_unit_test(options_duration),
+        cmocka_unit_test(options_known),     cmocka_unit_test(unknown_options_ignored),
+        cmocka_unit_test(dynamic_settings),  cmocka_unit_test(dynamic_refuses),
+        cmocka_unit_test(c10d_options),      cmocka_unit_test(event_json),
+        cmocka_unit_test(interrupted_event), cmocka_unit_test(out_of_memory),
     };
     return MST_RUN_TESTS(tests);
 }

@@ -47,28 +47,12 @@ static void *want(void *arg)
     return NULL;
 }
 
-/* Whether the kernel reports that thread @tid sleeps. It can only sleep for a connection. */
-static bool is_asleep(int tid)
-{
-    char path[64];
-    char text[200];
-    (void)snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
-    FILE *file = fopen(path, "re");
-    assert_non_null(file);
-    const char *line = fgets(text, sizeof text, file);
-    assert_non_null(line);
-    assert_int_equal(fclose(file), 0);
-    const char *state = strrchr(line, ')');
-    assert_non_null(state);
-    return state[2] == 'S';
-}
-
 static void wanting_start(struct wanting *wanting, struct mst__pool *pool, enum mst__pool_use use)
 {
     *wanting = (struct wanting){.pool = pool, .use = use};
     assert_int_equal(pthread_create(&wanting->thread, NULL, want, wanting), 0);
     int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
-    while (atomic_load(&wanting->tid) == 0 || !is_asleep(atomic_load(&wanting->tid))) {
+    while (atomic_load(&wanting->tid) == 0 || !unit_is_asleep(atomic_load(&wanting->tid))) {
         assert_true(mst__clock_ms() < deadline_ms);
         (void)poll(NULL, 0, 1);
     }
