@@ -26,6 +26,7 @@ WITH_HTTP = os.environ.get("MUSTER_HTTP", "1" if b"--http" in harness.run(
     "serve", "--help").stdout else "0") == "1"
 
 CONNECTIONS_MAX = 64  # of the page
+RUN_ID_SIZE_MAX = 1024  # MST_JOB_RUN_ID_SIZE_MAX
 SNAPSHOTS_MAX = 8  # of jobs, that are being sent
 UNUSED = "127.0.0.77"  # an address of this machine where nothing else has the same port
 needs_http = unittest.skipUnless(WITH_HTTP, "this muster was built without http")
@@ -210,6 +211,14 @@ class Jobs(unittest.TestCase):
             self.assertEqual(told["run_id"], run_id)
             self.assertEqual([job["run_id"] for job in self.json(page, "/jobs")["jobs"]],
                              [run_id])
+
+    def test_longest_id(self):
+        """An id that is longer than any is no job, also if it begins like one."""
+        with serve() as (server, page):
+            run_id = "x" * RUN_ID_SIZE_MAX
+            self.announce(server, run_id, ["n"], (1, 1))
+            self.assertEqual(self.json(page, "/jobs/" + run_id)["run_id"], run_id)
+            self.json(page, "/jobs/" + run_id + "x", status=404)
 
     def test_unknown(self):
         with serve() as (server, page):

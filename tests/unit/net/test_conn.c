@@ -1,4 +1,6 @@
 /* unit/net/test_conn.c - connections of the server: deadlines, backlogs, turns. */
+#include <sys/resource.h>
+
 #include "base/mem.h"
 #include "unit/net/conn_unit.h"
 
@@ -574,6 +576,122 @@ static void emptying_has_a_deadline(void **state)
     }
 }
 
+/* --- without descriptors --- */
+
+enum { TURNED_AWAY = 20 };
+
+static void count_line(void *arg, enum mst_log_level level, const char *line)
+{
+    size_t *count = arg;
+    (void)level;
+    *count += strncmp(line, "ev=accept.failed ", 17) == 0 ? 1 : 0;
+}
+
+/* Every client that cannot be accepted is turned away, not only the first; the log says so once a
+ * second. */
+static void turned_away(void **state)
+{
+    struct fixture *f = *state;
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)mst_server_port(f->server)),
+                             .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int fds[TURNED_AWAY];
+    size_t lines = 0;
+    struct rlimit before;
+    f->server->options.log = (struct mst_log){.fn = count_line, .arg = &lines};
+    for (size_t i = 0; i < TURNED_AWAY; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_true(fds[i] >= 0);
+    }
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    struct rlimit none = {.rlim_cur = (rlim_t)dup(fds[0]), .rlim_max = before.rlim_max};
+    assert_int_equal(close((int)none.rlim_cur), 0);
+    int64_t begin_ms = mst__clock_ms();
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    for (size_t i = 0; i < TURNED_AWAY; i++) {
+        assert_int_equal(connect(fds[i], (const struct sockaddr *)&to, sizeof to), 0);
+        assert_int_equal(fcntl(fds[i], F_SETFL, O_NONBLOCK), 0);
+    }
+    for (int i = 0; i < 10 * TURNED_AWAY; i++) {
+        turn(f->server);
+    }
+    int64_t took_ms = mst__clock_ms() - begin_ms;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(f->server->conns_count, 0);
+    for (size_t i = 0; i < TURNED_AWAY; i++) {
+        assert_int_equal(peer_drain(fds[i], 1), -1);
+        (void)close(fds[i]);
+    }
+    assert_in_range(lines, 1, (size_t)took_ms / 1000 + 1);
+    int fd = client_new(f); /* as soon as there are some again */
+    assert_int_equal(f->server->conns_count, 1);
+    (void)close(fd);
+}
+
+/* A server is up only if it listens on all that it was told to. */
+static void every_address_is_needed(void **state)
+{
+    static const char *const hosts[] = {"127.0.0.1", "192.0.2.1", "127.0.0.2"};
+    struct mst_server_options options;
+    struct mst_server *server = NULL;
+    struct mst_err err = {0};
+    (void)state;
+    mst_server_options_init(&options, sizeof options);
+    options.hosts = hosts;
+    options.hosts_count = sizeof hosts / sizeof hosts[0];
+    assert_int_equal(mst_server_new(&options, &server, &err), MST_ESYS);
+    assert_int_equal(err.sys, EADDRNOTAVAIL);
+    assert_non_null(strstr(err.msg, "192.0.2.1"));
+    assert_null(server);
+}
+
+#ifdef MST_WITH_HTTP
+
+/* --- the page --- */
+
+static int fixture_open_page(void **state)
+{
+    struct mst_server_options options;
+    mst_server_options_init(&options, sizeof options);
+    options.http_address = "127.0.0.1:0";
+    return fixture_new(state, &options);
+}
+
+/* A scraper that comes back in time keeps its connection: each request has its own deadline. */
+static void scraper_keeps_its_connection(void **state)
+{
+    static const char request[] = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+    struct fixture *f = *state;
+    unsigned port = 0;
+    assert_int_equal(sscanf(mst_server_http_address(f->server), "127.0.0.1:%u", &port), 1);
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&to, sizeof to), 0);
+    assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    for (int i = 0; i < 4; i++) {
+        char answer[1024];
+        size_t size = 0;
+        int64_t end_ms = mst__clock_ms() + PATIENCE_MS;
+        peer_send(f->server, fd, mst_bytes_str(request));
+        do {
+            ssize_t got = recv(fd, answer + size, sizeof answer - 1 - size, 0);
+            assert_true(got > 0 || (got < 0 && errno == EAGAIN));
+            size += got > 0 ? (size_t)got : 0;
+            answer[size] = '\0';
+            turn(f->server);
+            assert_true(mst__clock_ms() < end_ms);
+        } while (strstr(answer, "\r\n\r\nok\n") == NULL);
+        f->server->ahead_ms += 6000; /* of ten seconds */
+        settle(f->server);
+    }
+    (void)close(fd);
+}
+
+#endif /* MST_WITH_HTTP */
+
 #define CASE_SMALL(name) cmocka_unit_test_setup_teardown(name, fixture_open_small, fixture_close)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
 
@@ -599,6 +717,12 @@ int main(void)
         CASE(silence_has_a_limit),
         CASE(idle_timeout_spares_members),
         CASE(emptying_has_a_deadline),
+        CASE(turned_away),
+        cmocka_unit_test(every_address_is_needed),
+#ifdef MST_WITH_HTTP
+        cmocka_unit_test_setup_teardown(scraper_keeps_its_connection, fixture_open_page,
+                                        fixture_close),
+#endif
     };
     return MST_RUN_TESTS(tests);
 }
