@@ -145,6 +145,14 @@ class Plain(Etcd):
         self.assertEqual(missing.returncode, 0)  # a round was sealed, which stays
         self.assertEqual(json.loads(missing.stdout)["participants"], [])
 
+    def test_lease_lasts_as_long_as_silence_may(self):
+        """The lease of a node has whole seconds: not fewer than its keep-alives may take."""
+        with self.job("1:1", keep_alive_interval="700ms", keep_alive_max_attempt=5) as job:
+            settle([job.start()])
+            lease, = (kv["lease"] for kv in job.range("n/").values())
+            told = self.etcd.ok("POST", "/v3/lease/timetolive", {"ID": lease}).json
+            self.assertEqual(int(told["grantedTTL"]), 4)
+
     def test_keys_of_a_round(self):
         """They are its own, also when rounds are counted anew, and go when it is two rounds old."""
         with self.job("2:2") as job:

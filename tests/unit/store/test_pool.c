@@ -342,6 +342,48 @@ static void which_one_is_taken(void **state)
     mst__pool_close(&pool);
 }
 
+/* A peer that closes connections, five for one attempt to connect, and then says nothing. */
+#define REFUSED 5
+
+static void *refuse(void *arg)
+{
+    const int *listener = arg;
+    for (int i = 0; i < REFUSED; i++) {
+        int fd = accept(*listener, NULL, NULL);
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+    }
+    return NULL;
+}
+
+/* Whoever connects in vain until the time is over hears why, and not that the time was over. */
+static void reason_outlives_the_deadline(void **state)
+{
+    (void)state;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct timeval patience = {.tv_sec = PLENTY_MS / 1000};
+    socklen_t size = sizeof address;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(listener >= 0);
+    assert_int_equal(setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, size), 0);
+    assert_int_equal(listen(listener, 8), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &size), 0);
+    struct fixture f = {.endpoint = {.host = "127.0.0.1", .port = ntohs(address.sin_port)}};
+    struct mst__pool pool;
+    struct mst__pool_conn *conn = NULL;
+    pthread_t thread;
+    pool_open(&pool, &f);
+    assert_int_equal(pthread_create(&thread, NULL, refuse, &listener), 0);
+    assert_fails(mst__pool_get(&pool, MST_POOL_SHORT, mst__until_in(1000), &conn, &err), MST_ECONN,
+                 "it closes every connection");
+    assert_non_null(strstr(err.msg, "(2 attempts)"));
+    mst__pool_close(&pool);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(close(listener), 0);
+}
+
 /* Pauses grow, and not beyond their limit: a server that comes back late is found soon. */
 static void pauses_are_bounded(void **state)
 {
@@ -372,6 +414,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(some_waiting_ones_are_kept, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(idle_ones_are_closed, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(which_one_is_taken, fixture_open, fixture_close),
+        cmocka_unit_test(reason_outlives_the_deadline),
         cmocka_unit_test(pauses_are_bounded),
     };
     return MST_RUN_TESTS(tests);

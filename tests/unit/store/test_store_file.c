@@ -237,6 +237,24 @@ static void test_replaced(void **state)
     mst_store_close(store);
 }
 
+/* What was a file has become a device, which would take every write and keep none. */
+static void test_no_file_any_more(void **state)
+{
+    const struct fixture *fixture = *state;
+    struct mst_store *store = open_store(fixture->url);
+    struct mst_buffer value = {0};
+    assert_ok(mst_store_set(store, STR("a"), STR("1"), PLENTY_MS, &err));
+    assert_int_equal(unlink(fixture->path), 0);
+    assert_int_equal(symlink("/dev/null", fixture->path), 0);
+    assert_fails(mst_store_set(store, STR("a"), STR("2"), PLENTY_MS, &err), MST_EINVAL,
+                 "not a regular file");
+    assert_fails(mst_store_try_get(store, STR("a"), PLENTY_MS, &value, &err), MST_EINVAL,
+                 "not a regular file");
+    mst_store_close(store);
+}
+
+/* A write goes into the file that has the name now, not into a removed one. */
+
 /* Replaces the C library's, so that the file can be removed between opening and locking, as the
  * last process of a torch job may do. */
 static const char *removed_before_lock;
@@ -250,7 +268,6 @@ int flock(int fd, int operation)
     return (int)syscall(SYS_flock, fd, operation);
 }
 
-/* A write goes into the file that has the name now, not into a removed one. */
 static void test_removed_before_lock(void **state)
 {
     struct fixture *fixture = *state;
@@ -355,6 +372,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_not_a_store, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(test_two_handles, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(test_replaced, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(test_no_file_any_more, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(test_removed_before_lock, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(test_locked, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(test_processes, fixture_open, fixture_close),
