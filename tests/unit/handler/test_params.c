@@ -216,6 +216,10 @@ static void options_known(void **state)
     assert_fails(mst__params_check_known(params, &known, &err), MST_EINVAL,
                  "unknown option 'join_timout'; did you mean 'join_timeout'?");
     mst_params_free(params);
+    params = new_params("", "join=1"); /* few of its letters, but the first ones */
+    assert_fails(mst__params_check_known(params, &known, &err), MST_EINVAL,
+                 "unknown option 'join'; did you mean 'join_timeout'?");
+    mst_params_free(params);
     params = new_params("", "zzzzzz=1");
     assert_fails(mst__params_check_known(params, &known, &err), MST_EINVAL,
                  "unknown option 'zzzzzz'; known are: join_timeout, rank");

@@ -3,13 +3,15 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "net/job_client.h"
-#include "unit/unit.h"
+#include "unit/store_unit.h"
 
 #define PATIENCE_MS 10000
 #define GREETING_SIZE 63
@@ -49,7 +51,7 @@ static void *server_run(void *arg)
     return NULL;
 }
 
-static struct mst__endpoint server_start(struct unit_server *server, uint8_t answer)
+static struct mst__endpoint listener_open(struct unit_server *server, uint8_t answer)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     const struct timeval patience = {.tv_sec = PATIENCE_MS / 1000};
@@ -62,9 +64,15 @@ static struct mst__endpoint server_start(struct unit_server *server, uint8_t ans
     assert_int_equal(
         setsockopt(server->listener, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
     assert_int_equal(getsockname(server->listener, (struct sockaddr *)&address, &size), 0);
-    assert_int_equal(pthread_create(&server->thread, NULL, server_run, server), 0);
     struct mst__endpoint endpoint = {.port = ntohs(address.sin_port)};
     (void)snprintf(endpoint.host, sizeof endpoint.host, "127.0.0.1");
+    return endpoint;
+}
+
+static struct mst__endpoint server_start(struct unit_server *server, uint8_t answer)
+{
+    struct mst__endpoint endpoint = listener_open(server, answer);
+    assert_int_equal(pthread_create(&server->thread, NULL, server_run, server), 0);
     return endpoint;
 }
 
@@ -88,7 +96,6 @@ static void opens(void **state)
     struct unit_server server;
     struct mst__endpoint endpoint = server_start(&server, 0);
     struct mst__job_client *client = NULL;
-    struct mst_err err = {0};
     struct mst__until until = mst__until_at(mst__clock_deadline_ms(PATIENCE_MS));
     assert_int_equal(mst__job_client_open(&endpoint, until, &client, &err), 0);
     const struct mst__job_message message = {.type = MST_JOB_HEARTBEAT,
@@ -108,7 +115,6 @@ static void is_not_musters(void **state)
     struct unit_server server;
     struct mst__endpoint endpoint = server_start(&server, 1);
     struct mst__job_client *client = NULL;
-    struct mst_err err = {0};
     struct mst__until until = mst__until_at(mst__clock_deadline_ms(PATIENCE_MS));
     assert_int_equal(mst__job_client_open(&endpoint, until, &client, &err), MST_ENOTSUP);
     assert_null(client);
@@ -117,11 +123,72 @@ static void is_not_musters(void **state)
     assert_memory_equal(server.bytes, greeting, sizeof greeting);
 }
 
+/* A server that answers the greeting, and reads on only when the client waits for it to. */
+struct unit_slow_server {
+    struct unit_server common;
+    int tid; /* of the client */
+    size_t size;
+};
+
+static void await_asleep(int tid)
+{
+    int64_t end_ms = mst__clock_ms() + PATIENCE_MS;
+    while (!unit_is_asleep(tid) && mst__clock_ms() < end_ms) {
+        (void)sched_yield();
+    }
+}
+
+static void *slow_server_run(void *arg)
+{
+    static uint8_t memory[1 << 16];
+    struct unit_slow_server *server = arg;
+    const struct timeval patience = {.tv_sec = PATIENCE_MS / 1000};
+    const uint8_t answers[] = {1, 0};
+    int conn = accept(server->common.listener, NULL, NULL);
+    if (conn < 0) {
+        return NULL;
+    }
+    (void)setsockopt(conn, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience); /* else late */
+    server_read(&server->common, conn, GREETING_SIZE);
+    (void)send(conn, answers, sizeof answers, MSG_NOSIGNAL); /* the client notices */
+    server_read(&server->common, conn, GREETING_SIZE + 1);
+    await_asleep(server->tid);
+    ssize_t got;
+    while ((got = recv(conn, memory, sizeof memory, 0)) > 0) {
+        server->size += (size_t)got;
+    }
+    (void)close(conn);
+    return NULL;
+}
+
+/* Whatever a node has to say to a slow server is sent, and not more of it kept than a little. */
+static void sends_to_a_slow_server(void **state)
+{
+    (void)state;
+    enum { MESSAGES = 400 };
+    static uint8_t text[60000];
+    struct unit_slow_server server = {.tid = (int)syscall(SYS_gettid)};
+    struct mst__endpoint endpoint = listener_open(&server.common, 0);
+    assert_int_equal(pthread_create(&server.common.thread, NULL, slow_server_run, &server), 0);
+    struct mst__job_client *client = NULL;
+    struct mst__until until = mst__until_at(mst__clock_deadline_ms(PATIENCE_MS));
+    assert_int_equal(mst__job_client_open(&endpoint, until, &client, &err), 0);
+    const struct mst__job_message message = {.type = MST_JOB_EXPELLED,
+                                             .u.text = mst_bytes_of(text, sizeof text)};
+    for (int i = 0; i < MESSAGES; i++) {
+        assert_int_equal(mst__job_client_send(client, &message, until, &err), 0);
+    }
+    mst__job_client_finish(client, until);
+    server_stop(&server.common);
+    assert_int_equal(server.size, MESSAGES * (MST_JOB_HEAD_SIZE + sizeof text));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(opens),
         cmocka_unit_test(is_not_musters),
+        cmocka_unit_test(sends_to_a_slow_server),
     };
     return MST_RUN_TESTS(tests);
 }

@@ -149,6 +149,10 @@ static void watching(void **state)
         mst_status_free(status);
         assert_fails(mst_status_watch_next(watch, 5, PLENTY_MS, 20, &status, &err), MST_ETIMEOUT,
                      "nothing has changed");
+        int64_t begin_ms = mst__clock_ms(); /* the time counts, not the interval */
+        assert_fails(mst_status_watch_next(watch, PLENTY_MS, PLENTY_MS, 20, &status, &err),
+                     MST_ETIMEOUT, "nothing has changed");
+        assert_in_range(mst__clock_ms() - begin_ms, 20, PLENTY_MS / 2);
         struct node node = {.rv = 0};
         struct mst_params *own = node_params(backends[i], f->text, 1, 2, NULL, CALM ",serve=never");
         assert_ok(mst_handler_new(own, &node.handler, &err));

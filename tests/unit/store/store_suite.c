@@ -199,6 +199,15 @@ void suite_limits(const char *url, bool has_own_limits)
                  MST_ELIMIT, "");
     struct mst_store *view = NULL;
     assert_fails(mst_store_prefix(store, STR("1234567890123456"), &view, &err), MST_ELIMIT, "");
+    /* The longest key that fits, with what goes before it: a slash, and the prefix. */
+    assert_ok(mst_store_set(store, STR("123456789012345"), STR("v"), PLENTY_MS, &err));
+    assert_ok(mst_store_delete(store, STR("123456789012345"), PLENTY_MS, NULL, &err));
+    assert_ok(mst_store_prefix(store, STR("p"), &view, &err));
+    assert_ok(mst_store_set(view, STR("1234567890123"), STR("v"), PLENTY_MS, &err));
+    assert_fails(mst_store_set(view, STR("123456789012345"), STR("v"), PLENTY_MS, &err), MST_ELIMIT,
+                 "");
+    assert_ok(mst_store_delete(view, STR("1234567890123"), PLENTY_MS, NULL, &err));
+    mst_store_close(view);
     assert_ok(mst_store_set(store, STR("k"), STR("12345678"), PLENTY_MS, &err));
     if (!has_own_limits) {
         assert_fails(mst_store_append(store, STR("k"), STR("9"), PLENTY_MS, &err), MST_ELIMIT, "");

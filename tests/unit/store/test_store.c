@@ -160,6 +160,27 @@ static void test_prefixes(void **state)
     suite_prefixes("hash:");
 }
 
+/* As many keys as one call may have, and one more. */
+static void test_most_keys(void **state)
+{
+    (void)state;
+    const size_t count = MST_ITEMS_MAX;
+    struct mst_store *store = open_store("hash:");
+    struct mst_bytes *keys = calloc(count + 1, sizeof *keys);
+    bool exist = false;
+    assert_non_null(keys);
+    for (size_t i = 0; i <= count; i++) {
+        keys[i] = STR("k");
+    }
+    assert_ok(mst_store_set(store, STR("k"), STR("v"), PLENTY_MS, &err));
+    assert_ok(mst_store_check(store, keys, count, PLENTY_MS, &exist, &err));
+    assert_true(exist);
+    assert_fails(mst_store_check(store, keys, count + 1, PLENTY_MS, &exist, &err), MST_ELIMIT,
+                 "131073 keys");
+    free(keys);
+    mst_store_close(store);
+}
+
 static void test_limits(void **state)
 {
     struct fixture *fixture = *state;
@@ -342,6 +363,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_timeouts, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(test_queues, fixture_open, fixture_close),
         cmocka_unit_test(test_prefixes),
+        cmocka_unit_test(test_most_keys),
         cmocka_unit_test_setup_teardown(test_limits, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(test_threads, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(test_threads_pop, fixture_open, fixture_close),
