@@ -22,6 +22,7 @@ struct relay {
     int client, server;
     size_t size; /* of the request so far */
     bool is_chosen;
+    bool is_hung;           /* nothing is passed on any more */
     enum tap_action action; /* of a chosen one */
     char request[REQUEST_SIZE];
 };
@@ -85,8 +86,9 @@ static bool from_client(struct relay *relay)
         if (relay->action == TAP_CUT) {
             return false;
         }
+        relay->is_hung = relay->action == TAP_HANG;
     }
-    return pass_on(relay->server, data, (size_t)got);
+    return relay->is_hung || pass_on(relay->server, data, (size_t)got);
 }
 
 static bool from_server(struct relay *relay)
@@ -204,9 +206,13 @@ void tap_set(struct tap *tap, const char *needle, enum tap_action action, int co
     set(tap, needle, action, count, NULL, NULL);
 }
 
-void tap_set_before(struct tap *tap, const char *needle, void (*before)(void *arg), void *arg)
+void tap_set_before(struct tap *tap,
+                    const char *needle,
+                    enum tap_action action,
+                    void (*before)(void *arg),
+                    void *arg)
 {
-    set(tap, needle, TAP_PASS, 1, before, arg);
+    set(tap, needle, action, 1, before, arg);
 }
 
 bool tap_is_done(struct tap *tap)

@@ -12,6 +12,7 @@
 enum tap_action {
     TAP_SWALLOW, /* it is executed, and the connection closed instead of the answer */
     TAP_CUT,     /* the connection is closed before it is passed on */
+    TAP_HANG,    /* it is not passed on, and the connection stays */
     TAP_PASS,    /* only `before` */
 };
 
@@ -40,8 +41,12 @@ void tap_close(struct tap *tap);
 /* From now on the next @count requests that hold @needle suffer @action. */
 void tap_set(struct tap *tap, const char *needle, enum tap_action action, int count);
 
-/* The same once, and @before is called by the relay before it passes the request on. */
-void tap_set_before(struct tap *tap, const char *needle, void (*before)(void *arg), void *arg);
+/* The same once, and @before is called by the relay before the action. */
+void tap_set_before(struct tap *tap,
+                    const char *needle,
+                    enum tap_action action,
+                    void (*before)(void *arg),
+                    void *arg);
 
 /* Whether all of it has happened. */
 bool tap_is_done(struct tap *tap);

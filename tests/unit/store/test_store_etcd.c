@@ -514,6 +514,31 @@ static void test_lost_polls(void **state)
     }
 }
 
+static void set_late(void *store)
+{
+    if (mst_store_set(store, STR("late"), STR("come"), PLENTY_MS, NULL) != 0) {
+        abort();
+    }
+}
+
+/* A poll hangs, as at a member that has vanished: the key is read again before the deadline. */
+static void test_hung_poll(void **state)
+{
+    (void)state;
+    NEEDS_ETCD();
+    char url[URL_SIZE];
+    struct mst_buffer value = {0};
+    struct mst_store *store = open_store(fresh(url, "etcd2", tap.port, ""));
+    url_count--; /* the same keys */
+    struct mst_store *other = open_store(fresh(url, "etcd2", etcd.port, ""));
+    tap_set_before(&tap, "wait=true", TAP_HANG, set_late, other);
+    assert_ok(mst_store_get(store, STR("late"), 3000, &value, &err));
+    assert_string_equal((const char *)value.data, "come");
+    mst_buffer_free(&value);
+    mst_store_close(other);
+    mst_store_close(store);
+}
+
 static void fill_history(void *arg)
 {
     struct mst__v2 *v2 = arg;
@@ -536,7 +561,7 @@ static void test_cleared_history(void **state)
     struct mst__v2 *v2 = open_v2();
     char url[URL_SIZE];
     struct mst_store *store = open_store(fresh(url, "etcd2", tap.port, ""));
-    tap_set_before(&tap, "wait=true", fill_history, v2);
+    tap_set_before(&tap, "wait=true", TAP_PASS, fill_history, v2);
     struct suite_waiter waiter = {.store = store, .key = "late"};
     assert_int_equal(pthread_create(&waiter.thread, NULL, suite_wait_for_value, &waiter), 0);
     tap_wait();
@@ -874,6 +899,7 @@ int main(void)
         cmocka_unit_test(test_layout_of_etcd3),
         cmocka_unit_test(test_wait_change),
         cmocka_unit_test(test_lost_polls),
+        cmocka_unit_test(test_hung_poll),
         cmocka_unit_test(test_cleared_history),
         cmocka_unit_test(test_swallowed_add),
         cmocka_unit_test(test_swallowed_others),
