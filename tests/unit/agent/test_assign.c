@@ -9,6 +9,7 @@
 #include "agent/assign.h"
 #include "agent/report.h"
 #include "agent/watchdog.h"
+#include "base/clock.h"
 #include "core/authority.h"
 #include "unit/unit.h"
 
@@ -119,6 +120,32 @@ static void address_of_an_earlier_round(void **state)
     assert_int_equal(rmdir(directory), 0);
 }
 
+/* The wait for an address that nobody writes ends in time. */
+static void address_that_never_comes(void **state)
+{
+    (void)state;
+    char directory[] = "/tmp/muster-assign-XXXXXX";
+    char url[100];
+    struct mst_store *root = NULL;
+    struct mst_err err;
+    assert_non_null(mkdtemp(directory));
+    (void)snprintf(url, sizeof url, "file://%s/store", directory);
+    assert_int_equal(mst_store_open(url, NULL, 1000, &root, &err), 0);
+    struct mst_rendezvous round = {.size = sizeof round, .round = 0, .world_size = 1};
+    assert_int_equal(mst_store_prefix(root, mst_bytes_str("job.0"), &round.store, &err), 0);
+    const struct mst__assign assign = {
+        .round = &round, .role = "default", .nproc = 1, .is_shared = true, .timeout_ms = 20};
+    struct mst__assignment got;
+    int64_t begin_ms = mst__clock_ms();
+    assert_int_equal(mst__assign(&assign, &got, &err), MST_ETIMEOUT);
+    assert_true(mst__clock_ms() - begin_ms < 2500); /* less than the time for this round alone */
+    mst_store_close(round.store);
+    mst_store_close(root);
+    (void)snprintf(url, sizeof url, "%s/store", directory);
+    (void)unlink(url); /* nothing was written */
+    assert_int_equal(rmdir(directory), 0);
+}
+
 /* In the form of json.dumps, so that nodes of both kinds have one role. */
 static void roles_as_python_writes_them(void **state)
 {
@@ -213,6 +240,7 @@ int main(void)
         cmocka_unit_test(timers),
         cmocka_unit_test(report),
         cmocka_unit_test(address_of_an_earlier_round),
+        cmocka_unit_test(address_that_never_comes),
     };
     return MST_RUN_TESTS(tests);
 }

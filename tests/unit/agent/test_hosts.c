@@ -220,6 +220,10 @@ static void statuses(void **state)
     assert_int_equal(STATUS(255, 137), 137);
     assert_int_equal(STATUS(75, 75), 75);
     assert_int_equal(STATUS(255, 255), 255);
+    /* Of several of a kind, the first one. */
+    assert_int_equal(STATUS(255, 75), 255);
+    assert_int_equal(STATUS(75, 255), 75);
+    assert_int_equal(STATUS(3, 4), 3);
 }
 
 int main(void)

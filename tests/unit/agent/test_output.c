@@ -11,6 +11,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "agent/line_format.h"
 #include "agent/output.h"
 #include "base/limits.h"
 #include "unit/unit.h"
@@ -647,6 +648,51 @@ static void one_pipe(void **state)
     finish(2);
 }
 
+/* ${time} as others count days, around the ends of months. */
+static void times(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t day; /* since 1970 */
+        const char *text;
+    } cases[] = {
+        {0, "1970-01-01T00:00:01.000002Z"},     {58, "1970-02-28T00:00:01.000002Z"},
+        {59, "1970-03-01T00:00:01.000002Z"},    {364, "1970-12-31T00:00:01.000002Z"},
+        {11016, "2000-02-29T00:00:01.000002Z"}, {11017, "2000-03-01T00:00:01.000002Z"},
+        {20484, "2026-01-31T00:00:01.000002Z"}, {20485, "2026-02-01T00:00:01.000002Z"},
+    };
+    const struct mst__line_source source = {.role = "", .hostname = ""};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mst__buf text;
+        mst__buf_init(&text, 100);
+        assert_int_equal(
+            mst__line_prefix("${time}", &source, (cases[i].day * 86400 + 1) * 1000000 + 2, &text),
+            0);
+        assert_bytes_str(mst__buf_bytes(&text), cases[i].text);
+        mst__buf_close(&text);
+    }
+}
+
+/* A prefix that grows beyond its limit is cut off, whatever makes it long. */
+static void long_prefix(void **state)
+{
+    (void)state;
+    char role[200];
+    char template_text[MST_OUTPUT_PREFIX_SIZE_MAX] = "";
+    memset(role, 'r', sizeof role - 1);
+    role[sizeof role - 1] = '\0';
+    const struct mst__line_source source = {.role = role, .hostname = ""};
+    for (size_t i = 0; i < 20; i++) {
+        size_t used = strlen(template_text);
+        (void)snprintf(template_text + used, sizeof template_text - used, "${role_name}x");
+    }
+    struct mst__buf text;
+    mst__buf_init(&text, 2 * sizeof template_text);
+    assert_int_equal(mst__line_prefix(template_text, &source, 0, &text), 0);
+    assert_int_equal(mst__buf_size(&text), MST_OUTPUT_PREFIX_SIZE_MAX);
+    mst__buf_close(&text);
+}
+
 static void json_lines(void **state)
 {
     (void)state;
@@ -727,6 +773,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(slow_console_of_others, start, stop),
         cmocka_unit_test_setup_teardown(console_without_reader, start, stop),
         cmocka_unit_test_setup_teardown(one_pipe, start, stop),
+        cmocka_unit_test(times),
+        cmocka_unit_test(long_prefix),
         cmocka_unit_test_setup_teardown(json_lines, start, stop),
         cmocka_unit_test_setup_teardown(many_lines, start, stop),
     };

@@ -129,6 +129,34 @@ static void first_one_counts(void **state)
     assert_false(has_ended(1));
 }
 
+/* A timer without a signal only reports: the others of its process stay. */
+static void one_without_a_signal(void **state)
+{
+    (void)state;
+    char text[1000] = "";
+    add(text, sizeof text, 0, "reports", 1, 0);
+    add(text, sizeof text, 0, "ends", 2, SIGUSR1);
+    send_text(text, strlen(text));
+    turn();
+    assert_int_equal(expiries_count, 2);
+    assert_int_equal(expiries[0].signal, 0);
+    assert_int_equal(expiries[1].signal, SIGUSR1);
+}
+
+/* Workers run the same program, so their timers have the same names. */
+static void same_name(void **state)
+{
+    (void)state;
+    char text[1000] = "";
+    add(text, sizeof text, 0, "step", 1, 0);
+    add(text, sizeof text, 1, "step", 2, 0);
+    send_text(text, strlen(text));
+    turn();
+    assert_int_equal(expiries_count, 2);
+    assert_int_equal(expiries[0].pid, pids[0]);
+    assert_int_equal(expiries[1].pid, pids[1]);
+}
+
 /* A worker cannot have other processes of the user killed, nor one that took a number over. */
 static void only_own_processes(void **state)
 {
@@ -203,6 +231,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(first_one_counts, start, stop),
+        cmocka_unit_test_setup_teardown(one_without_a_signal, start, stop),
+        cmocka_unit_test_setup_teardown(same_name, start, stop),
         cmocka_unit_test_setup_teardown(only_own_processes, start, stop),
         cmocka_unit_test_setup_teardown(long_line, start, stop),
         cmocka_unit_test_setup_teardown(forgotten, start, stop),
