@@ -38,7 +38,7 @@ static void sizes(void **state)
 
 struct words {
     const char *text;
-    int64_t number, duration_ms;
+    int64_t number, count, duration_ms;
     bool flag;
     struct mst__option_list list;
     int arguments;
@@ -51,6 +51,7 @@ static bool parse(const char *line, struct words *ret, int *ret_exit)
     const struct mst__option options[] = {
         {"log-level", "LEVEL", "", MST_OPTION_TEXT, &ret->text, 0, 0},
         {"nodes-max", "N", "", MST_OPTION_NUMBER, &ret->number, 0, 99},
+        {"count", "N", "", MST_OPTION_NUMBER, &ret->count, 0, 0},
         {"stop-the-clock", "TIME", "", MST_OPTION_DURATION, &ret->duration_ms, 0, 0},
         {"is-it", NULL, "", MST_OPTION_FLAG, &ret->flag, 0, 0},
         {"conf", "K=V", "", MST_OPTION_LIST, &ret->list, 0, 0},
@@ -63,11 +64,11 @@ static bool parse(const char *line, struct words *ret, int *ret_exit)
         .options_count = sizeof options / sizeof options[0],
         .arguments_max = SIZE_MAX,
     };
-    static char text[200];
-    char *argv[20];
+    static char text[2000];
+    char *argv[200];
     int argc = 0;
     (void)snprintf(text, sizeof text, "%s", line);
-    for (char *at = text; at != NULL && argc < 19; argc++) {
+    for (char *at = text; at != NULL && argc < 199; argc++) {
         argv[argc] = at;
         at = strchr(at, ' ');
         if (at != NULL) {
@@ -106,12 +107,50 @@ static void underscores_for_dashes(void **state)
     assert_false(parse("x --nodes_max 100", &got, &exit_code));
 }
 
+/* Both ends of a range belong to it; one without an end begins at 0. */
+static void ranges(void **state)
+{
+    (void)state;
+    struct words got;
+    int exit_code = 0;
+    assert_true(parse("x --nodes-max 0", &got, &exit_code));
+    assert_true(parse("x --nodes-max 99", &got, &exit_code));
+    assert_int_equal(got.number, 99);
+    assert_false(parse("x --nodes-max -1", &got, &exit_code));
+    assert_true(parse("x --count 9223372036854775807", &got, &exit_code));
+    assert_true(got.count == INT64_MAX);
+    assert_false(parse("x --count -1", &got, &exit_code));
+    assert_int_equal(exit_code, MST_EXIT_USAGE);
+}
+
+/* As many values as there is room for, and not one more. */
+static void many_values(void **state)
+{
+    (void)state;
+    static const char option[] = " --conf a=b";
+    char line[1000] = "x";
+    struct words got;
+    int exit_code = 0;
+    for (size_t i = 0; i <= MST_OPTION_LIST_MAX; i++) {
+        (void)snprintf(line + 1 + i * (sizeof option - 1), sizeof option, "%s", option);
+    }
+    assert_false(parse(line, &got, &exit_code));
+    line[1 + MST_OPTION_LIST_MAX * (sizeof option - 1)] = '\0';
+    assert_true(parse(line, &got, &exit_code));
+    assert_int_equal(got.list.count, MST_OPTION_LIST_MAX);
+    line[strlen(line)] = ' '; /* again */
+    assert_false(parse(line, &got, &exit_code));
+    assert_int_equal(exit_code, MST_EXIT_USAGE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(durations),
         cmocka_unit_test(sizes),
         cmocka_unit_test(underscores_for_dashes),
+        cmocka_unit_test(ranges),
+        cmocka_unit_test(many_values),
     };
     return MST_RUN_TESTS(tests);
 }
