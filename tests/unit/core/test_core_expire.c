@@ -193,6 +193,36 @@ static void watch_clock(int64_t skew_us, int64_t step_us)
     watch_close(&watch);
 }
 
+/* A stamp that was there before us may have any age; one from the future shows a wrong clock at
+ * once, and an old one only if it has just been written. */
+static void first_stamp(void **unused)
+{
+    (void)unused;
+    static const struct {
+        int64_t first_us, then_us; /* the stamp, from our wall clock on */
+        int64_t skew_us[2];
+    } cases[] = {
+        {-60 * MINUTE, -60 * MINUTE, {0, 0}},
+        {-60 * MINUTE, 0, {0, 0}},
+        {60 * MINUTE, 60 * MINUTE, {60 * MINUTE, 60 * MINUTE}},
+        {0, -60 * MINUTE, {0, -60 * MINUTE + 1 * SECOND}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct watch watch;
+        watch_open(&watch);
+        watch.settings.clock_skew_us = 120 * MINUTE; /* an old stamp does not count as silence */
+        assert_false(watch_read(&watch, WORLD_WALL_US + cases[i].first_us));
+        const struct mst__observed *observed = mst__observer_find(&watch.observer, &watch.other);
+        assert_int_equal(observed->skew_us, cases[i].skew_us[0]);
+        watch.now_us = 1 * SECOND;
+        int64_t written_us = cases[i].then_us == cases[i].first_us ? 0 : watch.now_us;
+        assert_false(watch_read(&watch, WORLD_WALL_US + cases[i].then_us + written_us));
+        assert_int_equal(observed->skew_us, cases[i].skew_us[1]);
+        assert_int_equal(observed->is_skewed, cases[i].skew_us[1] != 0);
+        watch_close(&watch);
+    }
+}
+
 static void wrong_clocks_kill_nobody(void **unused)
 {
     (void)unused;
@@ -447,6 +477,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(boundary_values),
         cmocka_unit_test(extreme_times),
+        cmocka_unit_test(first_stamp),
         cmocka_unit_test(wrong_clocks_kill_nobody),
         cmocka_unit_test(our_own_clock_may_step),
         cmocka_unit_test(old_stamps_are_suspicious),

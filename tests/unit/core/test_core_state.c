@@ -189,6 +189,28 @@ static void failing_allocations(void **unused)
     mst__state_close(&state);
 }
 
+/* A participant without a heartbeat, as the peers may leave one, is added again. */
+static void failed_addition_keeps_the_rank(void **unused)
+{
+    (void)unused;
+    struct mst__settings settings = settings_of(1, 4);
+    struct mst__state state;
+    struct mst__applied applied;
+    struct mst__node node = node_named("a", 1);
+    mst__peer_id id;
+    mst__state_init(&state);
+    assert_int_equal(mst__state_obtain(&state, &node, &id), 0);
+    assert_int_equal(mst__state_put_participant(&state, id, 3), 0);
+    mst__mem_fail_nth(1);
+    int rv = mst__apply(&state, MST_ACTION_ADD_TO_PARTICIPANTS, &node, &settings, 5, &applied);
+    mst__mem_fail_nth(0);
+    assert_int_equal(rv, MST_ENOMEM);
+    assert_true(state.members[id].is_participant);
+    assert_false(state.members[id].has_heartbeat);
+    assert_int_equal(state.members[id].rank, 3);
+    mst__state_close(&state);
+}
+
 /* Cases in which the peers raise a KeyError after half a change. */
 static void removing_what_is_not_there_is_refused(void **unused)
 {
@@ -251,6 +273,7 @@ int main(void)
         cmocka_unit_test(copies_are_equal_and_apart),
         cmocka_unit_test(the_number_of_members_is_limited),
         cmocka_unit_test(failing_allocations),
+        cmocka_unit_test(failed_addition_keeps_the_rank),
         cmocka_unit_test(removing_what_is_not_there_is_refused),
         cmocka_unit_test(ranks_go_by_address_bytes_then_numbers),
     };
