@@ -242,11 +242,27 @@ static void test_no_gateway(void **state)
         {"POST /v3/kv/range", 404, "404 page not found\n", NULL},
         {"POST /v3beta/kv/range", 404, "404 page not found\n", NULL},
         {"POST /v3alpha/kv/range", 404, "404 page not found\n", NULL},
+        /* The next one may reach another server, and begins with the newest. */
+        {"POST /v3/kv/range", 200, EMPTY, NULL},
     };
     BEGIN(steps);
     assert_fails(do_range(), MST_ENOTSUP, "no v3 JSON gateway");
     assert_non_null(strstr(err.msg, "--enable-grpc-gateway"));
+    assert_ok(do_range());
     end();
+}
+
+/* An etcd that cannot answer for long is asked less and less often, but not too rarely. */
+static void test_pauses_grow(void **state)
+{
+    (void)state;
+    static const int64_t expected_ms[] = {50, 100, 200, 400, 800, 1000, 1000};
+    struct mst__v3_trial trial = {0};
+    for (size_t i = 0; i < sizeof expected_ms / sizeof expected_ms[0]; i++) {
+        int64_t before_ms = mst__clock_ms();
+        int64_t until_ms = mst__v3_pause_until_ms(&trial);
+        assert_in_range(until_ms, before_ms + expected_ms[i], mst__clock_ms() + expected_ms[i]);
+    }
 }
 
 /* --- once, or again --- */
@@ -795,6 +811,7 @@ int main(void)
         cmocka_unit_test(test_watch_is_checked), cmocka_unit_test(test_watch_check_cut_short),
         cmocka_unit_test(test_watch_follows),    cmocka_unit_test(test_member_is_left),
         cmocka_unit_test(test_token_of_others),  cmocka_unit_test(test_watch_progress_of_one),
+        cmocka_unit_test(test_pauses_grow),
     };
     return MST_RUN_TESTS(tests);
 }
