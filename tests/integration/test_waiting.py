@@ -158,6 +158,20 @@ class Server(Case):
         self.assertEqual(node.wait(), TIMEOUT)
         self.assertRegex(node.said(), r"1 node had been here: alone_\d+_\d+\n")
 
+    def test_gone_nodes_had_not_been_here(self):
+        """Nodes of the last round that have left it are not among those that were here."""
+        args = ("--rdzv-endpoint", self.serve(), "--rdzv-id", "job", "--nnodes", "2")
+        members = [self.start(*args, "--hold", "0", "--local-addr", name)
+                   for name in ("left", "stays")]
+        for member in members:
+            member.process.stdout.readline()
+        members[0].process.terminate()
+        members[0].process.wait(harness.DEADLINE_S)
+        alone = self.start(*args, "--local-addr", "alone", "--rdzv-conf", "join_timeout=0.4")
+        self.assertEqual(alone.wait(), TIMEOUT)
+        self.assertRegex(alone.said(),
+                         r"2 nodes had been here: stays_\d+_\d+, alone_\d+_\d+\n")
+
     def test_usage(self):
         given = ("--rdzv-id", "job", "--nnodes", "1", "--expect")
         for args, said in (
