@@ -148,12 +148,12 @@ static void nodes_and_workers(void **state)
     static const struct {
         const char *nproc;
         int64_t count;
-    } cases[] = {{"3", 3}, {"cpu", 8}, {"gpu", 2}, {"auto", 2}};
+    } cases[] = {{"3", 3}, {"cpu", 8}, {"gpu", 2}, {"auto", 2}, {"20", 20}};
     struct mst__run_settings settings;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_read(GIVEN(TEXT(NPROC, cases[i].nproc)), &settings);
         assert_int_equal(settings.nproc, cases[i].count);
-        assert_int_equal(settings.omp_threads, 8 / cases[i].count);
+        assert_int_equal(settings.omp_threads, cases[i].count > 8 ? 1 : 8 / cases[i].count);
         mst__run_settings_close(&settings);
     }
     static const char *const wrong[] = {"0", "-1", "2:1", "1:2:3", "x", ":", "1:", "0:2", "1.5"};

@@ -251,11 +251,44 @@ static void who_serves_goes_last(void **state)
     mst_handler_free(other.handler);
 }
 
+/* The store that rank 0 serves for its workers ends when it leaves, not only with its handler. */
+static void workers_store_ends_with_its_round(void **state)
+{
+    struct fixture *f = *state;
+    struct node node = {.handler = new_handler(f->text, 1, 1, "127.0.0.1", CALM)};
+    char url[400];
+    struct mst_store *store = NULL;
+    node_start(&node);
+    assert_int_equal(node_join(&node), 0);
+    assert_true(mst_handler_use_agent_store(node.handler));
+    (void)snprintf(url, sizeof url, "tcp://%s:%d", node.got.master_addr, node.got.master_port);
+    mst_store_close(open_store(url));
+    node_drop_store(&node);
+    assert_ok(mst_handler_leave(node.handler, &err));
+    assert_int_not_equal(mst_store_open(url, NULL, 200, &store, &err), 0);
+    mst_handler_free(node.handler);
+}
+
+/* A caller that does not want to wait does not get the default instead. */
+static void no_time_to_join(void **state)
+{
+    struct fixture *f = *state;
+    struct mst_handler *handler = new_handler(f->text, 2, 2, NULL, CALM ",join_timeout=4");
+    struct mst_rendezvous got = {.size = sizeof got};
+    int64_t begin_ms = mst__clock_ms();
+    assert_int_not_equal(mst_handler_next(handler, 0, &got, &err), 0); /* in one way or another */
+    assert_true(mst__clock_ms() - begin_ms < 3500);
+    mst_handler_free(handler);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(who_serves_goes_last, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(who_reads_late_is_a_member, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(workers_store_ends_with_its_round, fixture_open,
+                                        fixture_close),
+        cmocka_unit_test_setup_teardown(no_time_to_join, fixture_open, fixture_close),
         cmocka_unit_test(delays_of_heartbeats),
         cmocka_unit_test_setup_teardown(heartbeats_are_spread, fixture_open, fixture_close),
     };

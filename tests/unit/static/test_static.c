@@ -215,6 +215,29 @@ static void counted_or_not(void **state)
     mst__hosted_stop(server);
 }
 
+/* A look at the count that takes too long is repeated, and the time for all of them goes on. */
+static void slow_look(void **state)
+{
+    (void)state;
+    struct mst__endpoint place = {.host = "127.0.0.1"};
+    struct mst__hosted *server = NULL;
+    struct mst_log silent = {0};
+    struct tap tap;
+    char endpoint[32];
+    assert_ok(mst__hosted_start(&place, &silent, &server, &err));
+    tap_open(&tap, (uint16_t)mst__hosted_port(server));
+    (void)snprintf(endpoint, sizeof endpoint, "127.0.0.1:%u", (unsigned)tap.port);
+    struct mst_handler *handler = new_handler(endpoint, 2, "rank=1,timeout=20");
+    struct mst_rendezvous got = {.size = sizeof got};
+    assert_fails(mst_handler_next(handler, SHORT_MS, &got, &err), MST_ETIMEOUT, "1 of 2 nodes");
+    tap_set(&tap, "init/", TAP_HANG, 1);
+    assert_fails(mst_handler_next(handler, 700, &got, &err), MST_ETIMEOUT, "1 of 2 nodes");
+    assert_true(tap_is_done(&tap));
+    mst_handler_free(handler);
+    tap_close(&tap);
+    mst__hosted_stop(server);
+}
+
 /* Rank 0's machine takes connections and says nothing: the time is over all the same. */
 static void silent_rank_0(void **state)
 {
@@ -554,6 +577,7 @@ int main(void)
         cmocka_unit_test(alone),
         WITH_PORT(too_few),
         cmocka_unit_test(counted_or_not),
+        cmocka_unit_test(slow_look),
         WITH_PORT(silent_rank_0),
         WITH_PORT(no_rank_0),
         WITH_PORT(port_taken),
