@@ -185,6 +185,10 @@ static void near_gpus(void **state)
     put_gpu("0000:01:00.0", "1\n");
     put_gpu("0000:41:00.0", "1\n");
     put_gpu("0000:c1:00.0", "-1\n");
+    /* The sound device of the first one. */
+    put("0x10de\n", "sys/bus/pci/devices/0000:01:00.1/vendor");
+    put("0x040300\n", "sys/bus/pci/devices/0000:01:00.1/class");
+    put("1\n", "sys/bus/pci/devices/0000:01:00.1/numa_node");
     assert_string_equal(cpus(MST_NUMA_NODE, 0, 4, "0-15"), "2,3,10,11");
     assert_string_equal(cpus(MST_NUMA_NODE, 2, 4, "0-15"), "4,5,12,13");
     assert_string_equal(cpus(MST_NUMA_NODE, 3, 4, "0-15"), "0,1,8,9");

@@ -163,6 +163,7 @@ static void test_refused(void **state)
         "{\"status\": \"joinable\", \"version\": \"1\"}",
         "{\"status\": \"joinable\", \"version\": \"x\", \"participants\": []}",
         "{\"status\": \"joinable\", \"version\": \"-1\", \"participants\": []}",
+        "{\"status\": \"joinable\", \"version\": -1, \"participants\": []}",
         "{\"status\": \"joinable\", \"version\": \"1\", \"participants\": {}}",
         "{\"status\": \"joinable\", \"version\": \"1\", \"participants\": [1]}",
         "{\"status\": \"frozen\", \"version\": \"1\", \"participants\": [0]}",
@@ -196,6 +197,11 @@ static void test_strange_muster(void **state)
     assert_int_equal(doc.creator, 0);
     assert_int_equal(doc.nodes.count, 0);
     assert_int_equal(doc.nodes_min, 0);
+    mst__legacy_doc_close(&doc);
+    /* Limits that cannot be those of a job. */
+    doc_parse("{\"status\": \"setup\", \"muster\": {\"min\": -1, \"max\": 4}}", &doc);
+    assert_int_equal(doc.nodes_min, 0);
+    assert_int_equal(doc.nodes_max, 0);
     mst__legacy_doc_close(&doc);
     /* More nodes than ranks. */
     doc_parse("{\"status\": \"joinable\", \"version\": \"1\", \"participants\": [0], "
