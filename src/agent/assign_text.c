@@ -117,6 +117,18 @@ static int write_unit(struct mst__buf *text, uint32_t unit)
     return mst__buf_append(text, mst_bytes_of(escape, (size_t)size));
 }
 
+/* The letter of the short escape of @c; 0 if it has none. */
+static char escape_letter(uint32_t c)
+{
+    static const char pairs[] = "\"\"\\\\\bb\ff\nn\rr\tt";
+    for (size_t i = 0; pairs[i] != '\0'; i += 2) {
+        if (c == (uint32_t)pairs[i]) {
+            return pairs[i + 1];
+        }
+    }
+    return '\0';
+}
+
 int mst__role_write(struct mst__buf *text, const char *role)
 {
     struct mst_bytes rest = mst_bytes_str(role);
@@ -125,8 +137,9 @@ int mst__role_write(struct mst__buf *text, const char *role)
         uint32_t c = 0;
         size_t size = mst__unicode_next(rest, &c);
         c = size == 0 ? 0xfffd : c;
-        if (c == '"' || c == '\\') {
-            const char pair[] = {'\\', (char)c};
+        char letter = escape_letter(c);
+        if (letter != '\0') {
+            const char pair[] = {'\\', letter};
             rv = mst__buf_append(text, mst_bytes_of(pair, 2));
         } else if (c >= 0x20 && c < 0x7f) {
             rv = mst__buf_append_u8(text, (uint8_t)c);

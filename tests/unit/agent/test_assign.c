@@ -153,7 +153,10 @@ static void roles_as_python_writes_them(void **state)
     struct mst__buf text;
     mst__buf_init(&text, 200);
     assert_int_equal(mst__role_write(&text, "a\"\\\n\xc3\xa9\xf0\x9f\x98\x80\xff"), 0);
-    assert_bytes_str(mst__buf_bytes(&text), "\"a\\\"\\\\\\u000a\\u00e9\\ud83d\\ude00\\ufffd\"");
+    assert_bytes_str(mst__buf_bytes(&text), "\"a\\\"\\\\\\n\\u00e9\\ud83d\\ude00\\ufffd\"");
+    mst__buf_clear(&text);
+    assert_int_equal(mst__role_write(&text, "/\b\f\r\t\x01\x1f ~\x7f"), 0);
+    assert_bytes_str(mst__buf_bytes(&text), "\"/\\b\\f\\r\\t\\u0001\\u001f ~\\u007f\"");
     mst__buf_close(&text);
 }
 
