@@ -6,9 +6,11 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -16,6 +18,7 @@ import harness
 from agents import QUICK, Agent, Child
 
 OK, UNREACHABLE, TERMINATED = 0, 5, 128 + signal.SIGTERM
+JOBS_TOLD = 46
 
 # Prints its rank, and runs until SIGTERM.
 STAY = 'trap "exit 0" TERM; echo at $RANK/$WORLD_SIZE; while :; do sleep 0.02; done'
@@ -244,6 +247,41 @@ class Handover(Case):
         release()
         self.ends(node)
 
+    def test_node_that_never_gives_way(self):
+        """One that promises it, each time that it is asked, is not waited for without end."""
+        told = struct.pack("<I", 4) + b"0.00" + struct.pack("<IIIB", 0, 0, 0, True)
+        told = struct.pack("<IB", len(told) + 1, JOBS_TOLD) + told
+
+        def promise(listener):
+            while True:
+                try:
+                    peer = listener.accept()[0]
+                except OSError:
+                    return  # the test is over
+                with peer:
+                    said = b""
+                    while b"muster.job" not in said and (more := peer.recv(4096)):
+                        said += more
+                    peer.sendall(b"\1\0")  # it refuses nobody, and serves jobs
+                    said = said.split(b"muster.job")[-1]
+                    while len(said) < 6 and (more := peer.recv(4096)):
+                        said += more
+                    peer.sendall(told)
+                    while peer.recv(4096):
+                        pass
+
+        with socket.create_server(("127.0.0.1", self.port)) as listener:
+            thread = threading.Thread(target=promise, args=(listener,), daemon=True)
+            thread.start()
+            server = harness.Server("--port", self.port, wait=False)
+            self.addCleanup(shutil.rmtree, server.directory, ignore_errors=True)
+            self.addCleanup(server.process.kill)
+            self.assertEqual(server.wait(), 1)
+            server.ended()
+            self.assertGreater(len(server.log_lines("ev=serve.claims")), 1, server.log())
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join(harness.DEADLINE_S)
+
     def test_port_that_is_free_soon(self):
         """A server that is about to stop is waited for."""
         with socket.create_server(("127.0.0.1", self.port)):
@@ -268,6 +306,7 @@ print("ended")
 # those of a node that finds out whether it serves; the third is that of its first call.
 NAME_SERVER = """
 import socket
+import struct
 server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 server.bind(("127.0.0.1", 53))
 print("up", flush=True)
