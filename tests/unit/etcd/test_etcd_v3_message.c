@@ -484,6 +484,41 @@ static void test_error_shapes(void **state)
     assert_int_equal(strlen(error.message), sizeof error.message - 1);
 }
 
+/* What may pass is tried again; who is not allowed hears that. */
+static void test_fates(void **state)
+{
+    (void)state;
+    static const struct {
+        int number; /* a status from 100 on, else a code of gRPC */
+        enum mst__v3_fate fate;
+        int code;
+    } cases[] = {
+        {401, MST_V3_REFUSED, MST_EAUTH},   {403, MST_V3_REFUSED, MST_EAUTH},
+        {404, MST_V3_NO_PATH, MST_ENOTSUP}, {407, MST_V3_REFUSED, MST_EAUTH},
+        {408, MST_V3_TRANSIENT, MST_ECONN}, {409, MST_V3_REFUSED, MST_EPROTO},
+        {429, MST_V3_TRANSIENT, MST_ECONN}, {500, MST_V3_TRANSIENT, MST_ECONN},
+        {504, MST_V3_TRANSIENT, MST_ECONN}, {1, MST_V3_TRANSIENT, MST_ECONN},
+        {2, MST_V3_TRANSIENT, MST_ECONN},   {3, MST_V3_REFUSED, MST_EINVAL},
+        {4, MST_V3_TRANSIENT, MST_ECONN},   {5, MST_V3_REFUSED, MST_ENOTFOUND},
+        {7, MST_V3_REFUSED, MST_EAUTH},     {8, MST_V3_REFUSED, MST_ELIMIT},
+        {9, MST_V3_REFUSED, MST_EINVAL},    {10, MST_V3_TRANSIENT, MST_ECONN},
+        {11, MST_V3_REFUSED, MST_EINVAL},   {12, MST_V3_REFUSED, MST_ENOTSUP},
+        {13, MST_V3_TRANSIENT, MST_ECONN},  {14, MST_V3_TRANSIENT, MST_ECONN},
+        {16, MST_V3_TOKEN, MST_EAUTH},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mst__v3_error error;
+        if (cases[i].number >= 100) {
+            assert_true(mst__v3_read_error(cases[i].number, BYTES("<html>"), &error));
+        } else {
+            mst__v3_judge(cases[i].number, BYTES("x"), &error);
+        }
+        if (error.fate != cases[i].fate || error.code != cases[i].code) {
+            fail_msg("%d: fate %d, %s", cases[i].number, error.fate, mst_errname(error.code));
+        }
+    }
+}
+
 /* Blanks, numbers as numbers, explicit zeros: all are allowed. */
 static void test_read_verbose(void **state)
 {
@@ -736,6 +771,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_read_errors),
         cmocka_unit_test(test_read_all),
         cmocka_unit_test(test_error_shapes),
+        cmocka_unit_test(test_fates),
         cmocka_unit_test(test_read_verbose),
         cmocka_unit_test(test_read_malformed),
         cmocka_unit_test_setup_teardown(test_read_streams, set_up, tear_down),
