@@ -607,7 +607,8 @@ static void ability_set(struct tcp *tcp, enum tcp_feature feature, enum tcp_abil
     (void)pthread_mutex_unlock(&tcp->mutex);
 }
 
-/* Execute a harmless operation of @feature: the length of a queue, the list of keys. */
+/* Execute a harmless operation of @feature: the length of a queue, the list of keys. Fails with
+ * MST_ECONN only if a server has closed a connection, not if there is none. */
 static int feature_probe(struct tcp *tcp,
                          enum tcp_feature feature,
                          struct mst__until until,
@@ -625,7 +626,7 @@ static int feature_probe(struct tcp *tcp,
     int rv = exchange_run(&exchange, true, &result, &ignored);
     *ret_answered = rv == 0 || exchange.answered;
     mst__buf_close(&result.memory);
-    return rv;
+    return rv == MST_ECONN && !exchange.connected ? MST_ETIMEOUT : rv;
 }
 
 /* The server closed the connection on an operation of @feature: find out whether it lacks it. */

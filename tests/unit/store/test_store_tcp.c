@@ -21,6 +21,7 @@
  *   <hex  receive exactly these bytes      >hex  send these bytes, one at a time
  *   ~N    receive N bytes, whatever        =     wait until the client closes
  *   ^N    receive N bytes that end in a value of 16, and send that value back
+ *   !     listen no longer
  * At its end the connection is closed. "<" and ">" may use names, see words. */
 struct script {
     const char *const *conns;
@@ -206,6 +207,8 @@ static bool play_conn(struct script *script, size_t conn)
         uint8_t echo[256];
         if (step[0] == '~') {
             good = receive_all(fd, NULL, size) == size;
+        } else if (step[0] == '!') {
+            good = shutdown(script->fd, SHUT_RDWR) == 0;
         } else if (step[0] == '^') {
             good = size <= sizeof echo && receive_all(fd, echo, size) == size &&
                    send(fd, echo + size - 24, 24, MSG_NOSIGNAL) == 24;
@@ -264,7 +267,9 @@ static void script_end(struct script *script)
         fail_msg("%s", script->trouble);
     }
     struct pollfd pollfd = {.fd = script->fd, .events = POLLIN};
-    assert_int_equal(poll(&pollfd, 1, 0), 0); /* no further connection */
+    (void)poll(&pollfd, 1, 0);
+    bool listens = (pollfd.revents & POLLHUP) == 0;
+    assert_false(listens && pollfd.revents != 0); /* no further connection */
     assert_int_equal(close(script->fd), 0);
     assert_int_equal(sem_destroy(&script->closed), 0);
 }
@@ -652,6 +657,18 @@ static void test_has_queues(void **state)
     script_end(&script);
 }
 
+/* A server that ends during an operation does not lack it. */
+static void test_no_server_to_ask(void **state)
+{
+    (void)state;
+    SCRIPT(script, HELLO PUSH " !");
+    struct mst_store *store = open_store(script.url);
+    assert_fails(mst_store_queue_push(store, key_k, STR("v"), SHORT_MS, &err), MST_EUNKNOWN,
+                 "may or may not");
+    mst_store_close(store);
+    script_end(&script);
+}
+
 /* What a server lacks is forgotten once it is away: the next one may have it. */
 static void test_queues_later(void **state)
 {
@@ -882,6 +899,7 @@ int main(void)
         cmocka_unit_test(test_no_answer),
         cmocka_unit_test(test_no_queues),
         cmocka_unit_test(test_has_queues),
+        cmocka_unit_test(test_no_server_to_ask),
         cmocka_unit_test(test_queues_later),
         cmocka_unit_test(test_no_barrier),
         cmocka_unit_test(test_barrier_ends_late),
