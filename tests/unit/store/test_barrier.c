@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/mem.h"
 #include "store/store.h"
 
 /* --- a store without BARRIER that fails from its n-th command on --- */
@@ -16,6 +17,9 @@ struct faulty {
     atomic_int commands_left;     /* before the fault; negative = none comes */
     atomic_bool is_executed;      /* the first command that fails is executed, its answer is lost */
     struct mst_store *quicker[2]; /* they meet before the next list is written; NULL = nobody */
+    struct mst_store *last;       /* it comes just after a wait has timed out; NULL = nobody */
+    bool is_late;                 /* the next list to be written is only kept in @late */
+    struct mst_buffer late;
 };
 
 static void meet(struct mst_store *one, struct mst_store *other);
@@ -35,6 +39,13 @@ static int faulty_execute(struct mst__storage *storage,
         faulty->quicker[0] = NULL;
         meet(quicker[0], quicker[1]);
     }
+    if (command->op == MST_OP_COMPARE_SET && faulty->is_late) {
+        faulty->is_late = false;
+        faulty->late.size = command->value.size;
+        faulty->late.data =
+            (uint8_t *)mst__memdup((const char *)command->value.data, command->value.size);
+        return mst__fail(reterr, MST_EUNKNOWN, 0, "request late");
+    }
     int left = atomic_load(&faulty->commands_left);
     if (left > 0) {
         atomic_store(&faulty->commands_left, left - 1);
@@ -43,6 +54,10 @@ static int faulty_execute(struct mst__storage *storage,
         return mst__fail(reterr, MST_EUNKNOWN, 0, "request lost");
     }
     int rv = faulty->inner->ops->execute(faulty->inner, command, until, result, reterr);
+    if (command->op == MST_OP_WAIT && rv == MST_ETIMEOUT && faulty->last != NULL) {
+        struct mst_err own;
+        assert_ok(mst_store_barrier(faulty->last, STR("b"), 2, PLENTY_MS, &own));
+    }
     return left == 0 ? mst__fail(reterr, MST_EUNKNOWN, 0, "answer lost") : rv;
 }
 
@@ -164,6 +179,46 @@ static void others_were_quicker(void **state)
     mst_store_close(store);
 }
 
+/* The request of a participant arrives after its call has failed. It and its retry count once. */
+static void request_comes_late(void **state)
+{
+    (void)state;
+    struct faulty *faulty = NULL;
+    struct mst_store *store = faulty_open(&faulty);
+    struct mst_store *other = NULL;
+    enum mst_compare_set outcome;
+    struct mst_buffer value = {0};
+    assert_ok(mst_store_clone(store, &other, &err));
+    faulty->is_late = true;
+    assert_fails(come(store, SHORT_MS), MST_EUNKNOWN, "request late");
+    assert_ok(mst_store_compare_set(other, STR("b/participants"), STR(""),
+                                    mst_bytes_of(faulty->late.data, faulty->late.size), PLENTY_MS,
+                                    &outcome, &value, &err));
+    assert_int_equal(outcome, MST_COMPARE_SET_DONE);
+    mst_buffer_free(&value);
+    mst_buffer_free(&faulty->late);
+    assert_fails(come(store, SHORT_MS), MST_ETIMEOUT, "not complete");
+    meet(store, other);
+    mst_store_close(other);
+    mst_store_close(store);
+}
+
+/* The barrier is complete when the time of a participant is over: it has passed, as the others. */
+static void complete_in_the_end(void **state)
+{
+    (void)state;
+    struct faulty *faulty = NULL;
+    struct mst_store *store = faulty_open(&faulty);
+    struct mst_store *other = NULL;
+    assert_ok(mst_store_clone(store, &other, &err));
+    faulty->last = other;
+    assert_ok(come(store, SHORT_MS));
+    faulty->last = NULL;
+    assert_fails(come(store, SHORT_MS), MST_ETIMEOUT, "not complete");
+    mst_store_close(other);
+    mst_store_close(store);
+}
+
 /* PyTorch's processes count in another key, and wait for one that the last one sets. */
 static void torchs_processes(void **state)
 {
@@ -248,6 +303,8 @@ int main(void)
         cmocka_unit_test(others_were_quicker),
         cmocka_unit_test(torchs_processes),
         cmocka_unit_test(keys_of_many_uses),
+        cmocka_unit_test(request_comes_late),
+        cmocka_unit_test(complete_in_the_end),
         cmocka_unit_test(many_in_doubt),
         cmocka_unit_test(no_list),
     };
