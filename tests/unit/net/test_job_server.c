@@ -413,11 +413,20 @@ static void lost_nodes_are_remembered(void **state)
     expect_status(f, "", "round 2 runs with 2 nodes; 1 on standby: b");
     member_lose(f, b);
     expect_status(f, "", "round 2 runs with 2 nodes");
+    announce.u.announce.announcement.claim = round_await(f, a);
+    member_lose(f, c);
+    put_message(&f->bytes, &announce);
+    send_all(f, a);
+    int e = member_new(f, "e", &none);
+    assert_int_equal(round_await(f, e).round, 3);
+    expect_status(f, "c lost -1 ", "round 3 runs with 2 nodes; lost before: c (round 2)");
+    c = member_new(f, "c", &none);
     /* Without a name. */
     job->life.losses.unlisted = 3;
-    expect_status(f, "", "round 2 runs with 2 nodes; lost before: 3");
+    expect_status(f, "", "round 3 runs with 2 nodes; 1 on standby: c; lost before: 3");
     (void)close(a);
     (void)close(c);
+    (void)close(e);
 }
 
 /* --- metrics --- */
