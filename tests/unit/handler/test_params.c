@@ -409,11 +409,13 @@ static void event_json(void **state)
                               "\"node_state\":\"RUNNING\",\"round\":3,\"rank\":null,"
                               "\"time_us\":1700000000123456}\n");
     struct mst__events events = {.fn = mst_event_json, .arg = &fds[1], .run_id = "r", .node = "n"};
-    mst__event(&events, "keep_alive", MST_NODE_FAILED, -1, 2, "lost %s", "b");
+    /* The name of another node can be printed. */
+    mst__event(&events, "keep_alive", MST_NODE_FAILED, -1, 2, "lost %s", "b\x1b[2J");
     read_line(fds[0], line, sizeof line);
-    assert_non_null(strstr(line, "{\"name\":\"keep_alive\",\"run_id\":\"r\",\"node\":\"n\","
-                                 "\"message\":\"lost b\",\"node_state\":\"FAILED\",\"round\":null,"
-                                 "\"rank\":2,\"time_us\":"));
+    assert_non_null(
+        strstr(line, "{\"name\":\"keep_alive\",\"run_id\":\"r\",\"node\":\"n\","
+                     "\"message\":\"lost b\\\\x1b[2J\",\"node_state\":\"FAILED\",\"round\":null,"
+                     "\"rank\":2,\"time_us\":"));
     assert_int_equal(close(fds[0]), 0);
     assert_int_equal(close(fds[1]), 0);
 }
