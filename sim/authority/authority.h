@@ -193,6 +193,8 @@ struct mst__sim_auth_node {
     struct mst__sim_auth_launcher *launcher; /* with has_agents; NULL = is not up */
     /* muster */
     struct mst__sim_auth_link *link;
+    int64_t unsure_round; /* in which the server may not know its rank; 0 = none */
+    uint64_t unsure_epoch;
     /* etcd-v3 */
     int64_t beat_us;
     int64_t answer_us;
@@ -797,10 +799,10 @@ uint32_t mst__sim_auth_rack(uint32_t node);
  * server. */
 void mst__sim_auth_ranks_sealed(struct mst__sim_auth *sim);
 void mst__sim_auth_ranks_adopted(struct mst__sim_auth *sim);
-/* The server has accepted an announcement with this claim. If that has none, it is older than the
- * place of @node in a round that an earlier server has sealed: then nobody knows that place. */
+/* The server has accepted an announcement of this node with this claim. If that has none, it may be
+ * older than the node's place in a round of an earlier server: then nobody may know that place. */
 void mst__sim_auth_ranks_announced(struct mst__sim_auth *sim,
-                                   uint32_t node,
+                                   uint32_t index,
                                    const struct mst__claim *claim);
 /* Whether @node has a place in the server's last round, and the server must know that. */
 bool mst__sim_auth_ranks_remember(const struct mst__sim_auth *sim, uint32_t node);

@@ -236,8 +236,10 @@ static uint32_t rank_before(const struct mst__sim_auth *sim, uint32_t rank, uint
     if (is_finished || !roster->is_adopted) {
         return is_finished ? UNSURE : rank;
     }
-    const struct mst__claim *claim = &sim->nodes[node].member.claim;
-    bool is_known = claim->round == roster->round && claim->epoch == roster->epoch;
+    const struct mst__sim_auth_node *who = &sim->nodes[node];
+    const struct mst__claim *claim = &who->member.claim;
+    bool is_unsure = who->unsure_round == roster->round && who->unsure_epoch == roster->epoch;
+    bool is_known = claim->round == roster->round && claim->epoch == roster->epoch && !is_unsure;
     return is_known && claim->rank == rank ? rank : UNSURE;
 }
 
@@ -310,17 +312,16 @@ void mst__sim_auth_ranks_adopted(struct mst__sim_auth *sim)
 }
 
 void mst__sim_auth_ranks_announced(struct mst__sim_auth *sim,
-                                   uint32_t node,
+                                   uint32_t index,
                                    const struct mst__claim *claim)
 {
-    struct mst__sim_auth_roster *roster = &sim->server.roster;
+    const struct mst__authority *authority = &sim->server.authority;
     const struct mst__authority_member *member =
-        mst__authority_get(&sim->server.authority, sim->server.authority.announced);
-    bool is_new_here = claim->round == 0 && member->rank == MST_AUTHORITY_RANK_NONE;
-    for (uint32_t rank = 0; is_new_here && roster->is_adopted && rank < roster->world; rank++) {
-        if (roster->nodes[rank] == node) {
-            roster->nodes[rank] = sim->plan.nodes;
-        }
+        mst__authority_get(authority, authority->announced);
+    if (claim->round == 0 && member->rank == MST_AUTHORITY_RANK_NONE) {
+        struct mst__sim_auth_node *node = mst__sim_auth_node(sim, index);
+        node->unsure_epoch = authority->round_epoch;
+        node->unsure_round = authority->round;
     }
 }
 

@@ -275,7 +275,8 @@ static void check_expelled(struct mst__sim_world *world, int64_t pid, const char
         mst__sim_break(world, "expelled", "%s was expelled by %s %lld ms after its last beat", name,
                        by, (long long)(silent_us / 1000));
     }
-    int64_t well_us = world->now_us - node->well_us;
+    int64_t since_us = node->frozen_us > node->well_us ? node->frozen_us : node->well_us;
+    int64_t well_us = world->now_us - since_us; /* it may still be frozen */
     int64_t enough_us = mst__expire_after_us(settings) + 2 * settings->keep_alive_interval_us;
     if (node->partition == 0 && well_us > enough_us && !life->is_exact) {
         mst__sim_break(world, "expelled",
