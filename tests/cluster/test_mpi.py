@@ -18,7 +18,7 @@ BEGUN_S = 10
 SAY = ('echo "worker $RANK of $WORLD_SIZE, local $LOCAL_RANK of $LOCAL_WORLD_SIZE on $(hostname) "'
        '"port ${MUSTER_STORE##*:}"')
 # The same, and stay until the end. USR1 asks it to save its work.
-STAY = f'{SAY}; trap "echo saved $RANK" USR1; while :; do sleep 0.05; done'
+STAY = f'trap "echo saved $RANK" USR1; {SAY}; while :; do sleep 0.05; done'
 
 
 @functools.cache

@@ -12,7 +12,7 @@ import slurm
 from slurm import SAY, SlurmCase, muster, places
 
 # The same as SAY, and stay until the end; a TERM gives it a second of work to save what it has.
-STAY = f'{SAY}; trap "sleep 1; echo saved $RANK; exit 0" TERM; while :; do sleep 0.05; done'
+STAY = f'trap "sleep 1; echo saved $RANK; exit 0" TERM; {SAY}; while :; do sleep 0.05; done'
 
 # Rank 2 fails, and all workers end after the restart.
 FAIL_ONCE = ("[ $TORCHELASTIC_RESTART_COUNT = 1 ] || { [ $RANK != 2 ] || exit 3; sleep 600; }; "

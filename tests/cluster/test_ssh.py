@@ -20,7 +20,7 @@ BEGUN_S = 10
 TERMINATED = 128 + signal.SIGTERM
 
 SAY = 'echo "worker $RANK of $WORLD_SIZE on $(hostname)"'
-STAY = f'{SAY}; trap "echo saved $RANK; exit 0" TERM; while :; do sleep 0.05; done'
+STAY = f'trap "echo saved $RANK; exit 0" TERM; {SAY}; while :; do sleep 0.05; done'
 # An agent that is told nothing ends after read_timeout, and a silent node is lost after two
 # seconds.
 CONF = "keep_alive_interval=500ms,keep_alive_max_attempt=4,last_call_timeout=100ms,read_timeout=10"
