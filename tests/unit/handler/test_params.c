@@ -420,12 +420,12 @@ static void event_json(void **state)
     assert_int_equal(close(fds[1]), 0);
 }
 
-static volatile sig_atomic_t has_signal;
+static atomic_bool has_signal;
 
 static void on_signal(int number)
 {
     (void)number;
-    has_signal = 1;
+    atomic_store(&has_signal, true);
 }
 
 /* A thread that tells an event while the pipe is full. */
@@ -470,7 +470,7 @@ static void interrupted_event(void **state)
         (void)sched_yield();
     }
     assert_int_equal(pthread_kill(teller.thread, SIGUSR1), 0);
-    while (has_signal == 0) {
+    while (!atomic_load(&has_signal)) {
         (void)sched_yield();
     }
     while (filled > 0) {
