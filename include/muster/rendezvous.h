@@ -203,6 +203,12 @@ struct mst_rendezvous {
      * known, for all backends but `muster`. A connection of the program's own to the same address
      * that has worked since then leads to that server, and not to one before a restart. */
     int64_t connected_us;
+    /** With the options `workers` (how many this node starts) and, if wanted, `role`, on all nodes
+     * of `muster` or `etcd-v3`: workers have ranks, too. Those of this node are @first_worker and
+     * following of @workers, and within its role @role_first_worker and following of
+     * @role_workers. All 0: not known. */
+    int64_t first_worker, workers;
+    int64_t role_first_worker, role_workers;
 };
 
 /** Clear @round and set its size. @size is `sizeof *round`. Thread-safe; cannot fail. */

@@ -128,6 +128,12 @@ class Round:
     start: Start
     #: When this node connected to the server, as time.monotonic(); 0 = not known
     connected: float
+    #: Ranks of this node's workers: ``first_worker`` and following of ``workers``; the same among
+    #: those with this node's role. With the options ``workers`` and ``role``; 0 = not known
+    first_worker: int
+    workers: int
+    role_first_worker: int
+    role_workers: int
 
 
 def _cause(given: Any) -> Optional[Cause]:
@@ -150,7 +156,8 @@ def _round(found: Any) -> Round:
     return Round(found.round, found.rank, found.world_size, found.epoch,
                  text_of(found.master_addr), found.master_port,
                  Store._of(found.store, _STORE_MS), found.restarts, Start(found.start),
-                 found.connected_us / 1e6)
+                 found.connected_us / 1e6, found.first_worker, found.workers,
+                 found.role_first_worker, found.role_workers)
 
 
 def _new_round() -> Any:

@@ -232,6 +232,7 @@ struct mst__sim_auth_seal {
     uint32_t restarts; /* of the job before this round, counted by the checker */
     int64_t time_us;
     bool was_told; /* etcd-v3: it was written as running, not at once as over */
+    bool is_whole; /* muster: all its members were still there when the server told it */
     /* The first failure of this round at each server. A restarted server does not know its
      * predecessor's decision, so there may be several. */
     int32_t causes[MST_SIM_AUTH_CAUSES_MAX];
@@ -555,6 +556,9 @@ void mst__sim_auth_launch_wake(struct mst__sim_auth *sim, struct mst__sim_auth_n
 
 /* --- member.c: the member machine of a node --- */
 
+/* The workers of a process of @node, and their role. */
+uint32_t mst__sim_auth_workers(const struct mst__sim_auth *sim, uint32_t node, uint32_t life);
+const char *mst__sim_auth_role(uint32_t node);
 /* A process of @node has started. */
 void mst__sim_auth_member_begin(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 void mst__sim_auth_member_step(struct mst__sim_auth *sim,

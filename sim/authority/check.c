@@ -1,6 +1,7 @@
 /* sim/authority/check.c - rules of an authority and its nodes: those that always hold, and those
  * that must hold some time after the faults have stopped. world.c explains their names. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/assert.h"
 #include "base/mem.h"
@@ -167,6 +168,7 @@ void mst__sim_auth_check_seal(struct mst__sim_auth *sim, const struct mst__autho
         seat->node = member == NULL ? sim->plan.nodes : mst__sim_auth_member_node(sim, member);
         seat->life = member == NULL ? 0 : session_life(member->session);
     }
+    seal->is_whole = authority->held_count == effect->world;
     seal->restarts = server->restarts_total;
     seal_check(sim, seal);
     seal_check_size(sim, seal, &server->fixed_world);
@@ -325,6 +327,47 @@ void mst__sim_auth_check_refused(struct mst__sim_auth *sim,
     }
 }
 
+/* The ranks that the workers of @rank have in the round. */
+static struct mst__worker_ranks worker_ranks(const struct mst__sim_auth *sim,
+                                             const struct mst__sim_auth_seal *seal,
+                                             uint32_t rank)
+{
+    const char *role = mst__sim_auth_role(seal->seats[rank].node);
+    struct mst__worker_ranks ranks = {.first = 0};
+    for (uint32_t i = 0; i < seal->world; i++) {
+        const struct mst__sim_auth_seat *seat = &seal->seats[i];
+        uint32_t workers = mst__sim_auth_workers(sim, seat->node, seat->life);
+        bool is_same = strcmp(mst__sim_auth_role(seat->node), role) == 0;
+        ranks.first += i < rank ? workers : 0;
+        ranks.world += workers;
+        ranks.role_first += i < rank && is_same ? workers : 0;
+        ranks.role_world += is_same ? workers : 0;
+    }
+    return ranks;
+}
+
+static void check_told_workers(struct mst__sim_auth *sim,
+                               const struct mst__sim_auth_node *node,
+                               const struct mst__sim_auth_seal *seal,
+                               const struct mst__job_round *round)
+{
+    const struct mst__worker_ranks *told = &round->worker_ranks;
+    const struct mst__worker_ranks ranks = worker_ranks(sim, seal, round->rank);
+    if (!seal->is_whole) {
+        return; /* another process may have the place of one that was numbered */
+    }
+    if (told->first != ranks.first || told->world != ranks.world ||
+        told->role_first != ranks.role_first || told->role_world != ranks.role_world) {
+        mst__sim_auth_break(sim, "workers",
+                            "the workers of node %" PRIu32 " get the ranks from %" PRIu32
+                            " of %" PRIu32 ", in their role from %" PRIu32 " of %" PRIu32
+                            "; they have %" PRIu32 " of %" PRIu32 " and %" PRIu32 " of %" PRIu32,
+                            node->index, told->first, told->world, told->role_first,
+                            told->role_world, ranks.first, ranks.world, ranks.role_first,
+                            ranks.role_world);
+    }
+}
+
 void mst__sim_auth_check_told(struct mst__sim_auth *sim,
                               const struct mst__sim_auth_node *node,
                               const struct mst__job_round *round)
@@ -339,6 +382,8 @@ void mst__sim_auth_check_told(struct mst__sim_auth *sim,
                             "node %" PRIu32 " is told rank %" PRIu32 " of %" PRIu32
                             " in round %" PRId64 ", which is not so",
                             node->index, round->rank, round->world, round->round);
+    } else {
+        check_told_workers(sim, node, seal, round);
     }
     const struct mst__budget *budget = &sim->plan.budget;
     bool is_beyond =

@@ -19,6 +19,18 @@ static int64_t member_expiry_us(const struct mst__sim_auth *sim,
     return (is_patient ? PATIENT_TIMES : 1) * sim->plan.expiry_us;
 }
 
+uint32_t mst__sim_auth_workers(const struct mst__sim_auth *sim, uint32_t node, uint32_t life)
+{
+    bool says = sim->plan.engine == MST_SIM_AUTH_MUSTER && !sim->plan.is_old;
+    return says ? 1 + (5 * node + 3 * life) % 4 : 0;
+}
+
+const char *mst__sim_auth_role(uint32_t node)
+{
+    static const char *const roles[] = {"trainer", "reader", ""};
+    return roles[node * 3 % 7 % 3];
+}
+
 void mst__sim_auth_member_begin(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
     const struct mst__sim_auth_plan *plan = &sim->plan;
@@ -38,7 +50,9 @@ void mst__sim_auth_member_begin(struct mst__sim_auth *sim, struct mst__sim_auth_
                  .rank_by = mst_bytes_str(plan->has_racks ? "rack" : ""),
                  .pinned_rank = mst__sim_auth_pinned(sim, node->index),
                  .budget = plan->budget,
-                 .is_fixed = plan->is_fixed},
+                 .is_fixed = plan->is_fixed,
+                 .workers = mst__sim_auth_workers(sim, node->index, node->life),
+                 .role = mst_bytes_str(mst__sim_auth_role(node->index))},
         .run_id = mst_bytes_str("run"),
         .where = "the server",
         .beat_us = plan->engine == MST_SIM_AUTH_MUSTER ? plan->beat_us : INT64_MAX,

@@ -261,8 +261,8 @@ static void tell_many(struct mst__sim_auth *sim,
     while ((member = is_to_all ? mst__authority_next_member(authority, &cursor)
                                : mst__authority_next_holder(authority, &cursor)) != NULL) {
         if (message->type == MST_JOB_SEALED) {
-            mst__job_patch_rank(shared->memory + shared->start, mst__buf_size(shared),
-                                member->rank);
+            mst__job_patch_ranks(shared->memory + shared->start, mst__buf_size(shared),
+                                 member->rank, &member->worker_ranks);
         }
         tell_link(sim, member->driver);
     }
@@ -311,7 +311,8 @@ static void tell_round(struct mst__sim_auth *sim, const struct mst__authority_ef
                                                          .rank = effect->rank,
                                                          .address = effect->address,
                                                          .restarts = effect->restarts,
-                                                         .start = (uint32_t)effect->start}};
+                                                         .start = (uint32_t)effect->start,
+                                                         .worker_ranks = effect->worker_ranks}};
     tell_whom(sim, effect, &message);
     if (effect->kind == MST_TOLD_SEALED && effect->id != MST_AUTHORITY_NOBODY &&
         effect->waiting_count > 0) {

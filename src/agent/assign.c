@@ -72,8 +72,7 @@ static int say_info(const struct exchange *exchange, struct mst_err *reterr)
                                      key_of(OLD_INFO_KEY, exchange->rank, "", old)};
     const struct mst_bytes values[] = {mst__buf_bytes(&text), mst__buf_bytes(&text)};
     if (rv == 0) {
-        rv = mst_store_multi_set(exchange->store, keys, values, assign->is_shared ? 2 : 1,
-                                 left_ms(exchange), reterr);
+        rv = mst_store_multi_set(exchange->store, keys, values, 2, left_ms(exchange), reterr);
     }
     mst__buf_close(&text);
     return rv;
@@ -133,27 +132,6 @@ static int compute(struct exchange *exchange, struct mst_err *reterr)
     return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "ranks of %zu nodes", exchange->count);
 }
 
-/* Wait for the roles of all other nodes. */
-static int hear_all(struct exchange *exchange, struct mst_err *reterr)
-{
-    size_t count = exchange->count;
-    struct mst_bytes *keys = mst__calloc(count, sizeof *keys);
-    char(*names)[KEY_SIZE] = mst__calloc(count, sizeof *names);
-    int rv = keys == NULL || names == NULL
-                 ? mst__fail(reterr, MST_ENOMEM, 0, "roles of %zu nodes", count)
-                 : 0;
-    for (size_t i = 0; i < count && rv == 0; i++) {
-        keys[i] = key_of(INFO_KEY, i, "", names[i]);
-    }
-    if (rv == 0) {
-        rv = mst_store_multi_get(exchange->store, keys, count, left_ms(exchange), exchange->values,
-                                 reterr);
-    }
-    mst__free(names);
-    mst__free(keys);
-    return rv;
-}
-
 /* Get the roles that have arrived, in either form, and the number of missing ones. */
 static int hear_some(struct exchange *exchange, size_t *ret_missing, struct mst_err *reterr)
 {
@@ -199,27 +177,10 @@ static int hear_ranks(const struct exchange *exchange,
 
 /* --- the exchange --- */
 
-/* Among muster nodes: rank 0 collects all roles and sends each node its ranks. */
-static int exchange_own(struct exchange *exchange,
-                        struct mst__assignment *ret_assignment,
-                        struct mst_err *reterr)
-{
-    if (exchange->rank != 0) {
-        return hear_ranks(exchange, left_ms(exchange), ret_assignment, reterr);
-    }
-    int rv = hear_all(exchange, reterr);
-    rv = rv == 0 ? compute(exchange, reterr) : rv;
-    rv = rv == 0 ? say_ranks(exchange, reterr) : rv;
-    if (rv == 0) {
-        *ret_assignment = exchange->parts[0];
-    }
-    return rv;
-}
-
-/* Beside torch's agents: use the first to come, the roles of all nodes or the ranks from rank 0. */
-static int exchange_shared(struct exchange *exchange,
-                           struct mst__assignment *ret_assignment,
-                           struct mst_err *reterr)
+/* Use the first to come, the roles of all nodes or the ranks from rank 0. */
+static int exchange_ranks(struct exchange *exchange,
+                          struct mst__assignment *ret_assignment,
+                          struct mst_err *reterr)
 {
     size_t missing = exchange->count;
     int rv = MST_ETIMEOUT;
@@ -319,7 +280,6 @@ static int exchange_all(struct exchange *exchange,
                         struct mst__assignment *ret_assignment,
                         struct mst_err *reterr)
 {
-    const struct mst__assign *assign = exchange->assign;
     exchange->values = mst__calloc(exchange->count, sizeof *exchange->values);
     exchange->infos = mst__calloc(exchange->count, sizeof *exchange->infos);
     exchange->parts = mst__calloc(exchange->count, sizeof *exchange->parts);
@@ -327,11 +287,7 @@ static int exchange_all(struct exchange *exchange,
         return mst__fail(reterr, MST_ENOMEM, 0, "ranks of %zu nodes", exchange->count);
     }
     int rv = say_info(exchange, reterr);
-    if (rv == 0) {
-        rv = assign->is_shared ? exchange_shared(exchange, ret_assignment, reterr)
-                               : exchange_own(exchange, ret_assignment, reterr);
-    }
-    return rv;
+    return rv == 0 ? exchange_ranks(exchange, ret_assignment, reterr) : rv;
 }
 
 int mst__assign(const struct mst__assign *assign,
@@ -346,10 +302,19 @@ int mst__assign(const struct mst__assign *assign,
         .rank = (size_t)round->rank,
         .deadline_ms = mst__clock_deadline_ms(assign->timeout_ms),
     };
-    /* A single node needs no exchange. */
-    *ret_assignment =
-        (struct mst__assignment){.world_size = assign->nproc, .role_world_size = assign->nproc};
-    int rv = exchange.count == 1 ? 0 : exchange_all(&exchange, ret_assignment, reterr);
+    int rv = 0;
+    if (round->workers > 0) {
+        *ret_assignment = (struct mst__assignment){.first_rank = round->first_worker,
+                                                   .world_size = round->workers,
+                                                   .role_first_rank = round->role_first_worker,
+                                                   .role_world_size = round->role_workers};
+    } else if (exchange.count == 1) {
+        *ret_assignment =
+            (struct mst__assignment){.world_size = assign->nproc, .role_world_size = assign->nproc};
+    } else {
+        *ret_assignment = (struct mst__assignment){.first_rank = 0};
+        rv = exchange_all(&exchange, ret_assignment, reterr);
+    }
     for (size_t i = 0; i < exchange.count && exchange.values != NULL; i++) {
         mst_buffer_free(&exchange.values[i]);
     }

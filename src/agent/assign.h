@@ -1,10 +1,11 @@
-/* agent/assign.h - the exchange of ranks through the store of a round.
+/* agent/assign.h - the ranks of a node's workers: from the authority, with the round, or, with
+ * backends that have none, by an exchange through the store of the round.
  *
- * Each node writes its role and its number of workers. Ranks are prefix sums in the order of the
- * nodes. The keys are those of torch's agents, see docs/protocol.md: the node of rank 0 reads the
- * values of all nodes and writes the ranks of each node. With torch's agents before 2.4, each node
- * reads the values of all nodes instead. If such agents may be in the round, a node writes both
- * forms and reads either. */
+ * In the exchange each node writes its role and its number of workers. Ranks are prefix sums in the
+ * order of the nodes. The keys are those of torch's agents, which may be in the round, see
+ * docs/protocol.md: the node of rank 0 reads the values of all nodes and writes the ranks of each
+ * node. With torch's agents before 2.4, each node reads the values of all nodes instead. A node
+ * writes both forms and reads either. */
 #ifndef MST_AGENT_ASSIGN_H
 #define MST_AGENT_ASSIGN_H
 
@@ -24,11 +25,11 @@ struct mst__assign {
     const struct mst_rendezvous *round; /* must have a store */
     const char *role;
     int64_t nproc;
-    bool is_shared; /* torch's agents may be in the round */
     int64_t timeout_ms;
 };
 
-/* Exchange ranks. Returns 0; MST_ETIMEOUT if a node does not answer; MST_ESTATE if an answer is
+/* Get the ranks; without a request if the round has them, and the address of the workers' store.
+ * Returns 0; MST_ETIMEOUT if a node does not answer; MST_ESTATE if an answer is
  * malformed; or an error of the store, such as MST_ECANCELED if the store was interrupted. */
 int mst__assign(const struct mst__assign *assign,
                 struct mst__assignment *ret_assignment,

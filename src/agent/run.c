@@ -77,7 +77,7 @@ static void want(struct mst__run *run)
     }
 }
 
-/* The round is complete: exchange ranks in it. */
+/* The round is complete: get the ranks of its workers. */
 static void assign(struct mst__run *run)
 {
     struct mst__call *call = mst__run_call_new(run, MST_CALL_ASSIGN);
@@ -90,8 +90,9 @@ static void assign(struct mst__run *run)
         return;
     }
     run->assigning = call;
-    if (call->round.world_size == 1 && call->round.master_port != 0) {
-        mst__run_call_now(run, call); /* does not block: there is no other node */
+    bool has_ranks = call->round.workers > 0 || call->round.world_size == 1;
+    if (has_ranks && call->round.master_port != 0) {
+        mst__run_call_now(run, call); /* does not block */
     } else {
         mst__run_call(run, call);
     }

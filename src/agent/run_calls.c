@@ -48,7 +48,6 @@ static int assign(struct mst__call *call)
         .round = &call->round,
         .role = run->settings->role,
         .nproc = run->settings->nproc,
-        .is_shared = mst__run_is_shared(run),
         .timeout_ms = MST_AGENT_ASSIGN_MS,
     };
     return mst__assign(&assign, &call->assignment, &call->err);

@@ -82,6 +82,10 @@ static int next_outcome(struct mst__etcd_v3 *self,
         .epoch = round->epoch,
         .restarts = round->restarts_before,
         .start = mst__work_start((uint32_t)round->start),
+        .first_worker = self->worker_ranks.first,
+        .workers = self->worker_ranks.world,
+        .role_first_worker = self->worker_ranks.role_first,
+        .role_workers = self->worker_ranks.role_world,
     };
     memcpy(ret->master_addr, master.host, sizeof ret->master_addr);
     static_assert(sizeof ret->master_addr == sizeof master.host, "the same size");

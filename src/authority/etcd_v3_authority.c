@@ -96,7 +96,8 @@ static int seats_begin(struct mst__etcd_v3_authority *authority, uint32_t world)
 static int seats_put(struct mst__etcd_v3_authority *authority,
                      uint32_t rank,
                      uint64_t session,
-                     const char *name)
+                     const char *name,
+                     const struct mst__worker_ranks *worker_ranks)
 {
     if (rank >= authority->seats_count || authority->seats[rank].name != NULL ||
         mst__map_get(&authority->ranks, session_key(&session)) != NULL) {
@@ -109,7 +110,8 @@ static int seats_put(struct mst__etcd_v3_authority *authority,
         return MST_ENOMEM;
     }
     *known = rank;
-    authority->seats[rank] = (struct mst__etcd_v3_seat){.session = session, .name = copy};
+    authority->seats[rank] =
+        (struct mst__etcd_v3_seat){.session = session, .name = copy, .worker_ranks = *worker_ranks};
     return 0;
 }
 
@@ -120,7 +122,8 @@ static int seats_restore(struct mst__etcd_v3_authority *authority,
     const struct mst__etcd_v3_round *round = stored->round;
     int rv = seats_begin(authority, round->world);
     for (uint32_t rank = 0; round->seats != NULL && rank < round->world && rv == 0; rank++) {
-        rv = seats_put(authority, rank, round->seats[rank].session, round->seats[rank].name);
+        const struct mst__etcd_v3_seat *seat = &round->seats[rank];
+        rv = seats_put(authority, rank, seat->session, seat->name, &seat->worker_ranks);
     }
     size_t count = stored->letters == NULL ? 0 : stored->letters->count;
     for (size_t i = 0; i < count && rv == 0; i++) {
@@ -135,7 +138,7 @@ static int seats_restore(struct mst__etcd_v3_authority *authority,
             letter.kind == MST_ETCD_V3_LETTER_RANK && letter.epoch == round->epoch &&
             letter.round == round->round;
         if (is_rank) {
-            rv = seats_put(authority, letter.rank, session, letter.name);
+            rv = seats_put(authority, letter.rank, session, letter.name, &letter.worker_ranks);
         }
     }
     return rv;
@@ -150,7 +153,7 @@ static int seats_seal(struct mst__etcd_v3_authority *authority)
         const struct mst__authority_member *member = mst__authority_ranked(machine, rank);
         const struct entry *entry = member->driver;
         rv = seats_put(authority, rank, entry->session,
-                       (const char *)mst__authority_name(member).data);
+                       (const char *)mst__authority_name(member).data, &member->worker_ranks);
         authority->seats_created[rank] = member->session;
     }
     return rv;

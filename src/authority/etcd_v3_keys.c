@@ -273,6 +273,12 @@ static int word_add(struct mst__json *json, const struct mst__etcd_v3_word *word
     return rv == 0 ? added : rv;
 }
 
+static int workers_add(struct mst__json *json, const struct mst__announcement *said)
+{
+    int rv = mst__json_add_int(json, "workers", said->workers);
+    return rv == 0 ? mst__json_add_text(json, "role", said->role) : rv;
+}
+
 static int budget_add(struct mst__json *json, const struct mst__budget *budget)
 {
     int rv = mst__json_add_int(json, "restarts_max", budget->restarts_max);
@@ -302,6 +308,7 @@ int mst__etcd_v3_node_write(const struct mst__announcement *said,
     rv = rv == 0 && said->has_wall ? mst__json_add_int(json, "wall_us", said->wall_us) : rv;
     rv = rv == 0 && said->budget.is_limited ? budget_add(json, &said->budget) : rv;
     rv = rv == 0 && said->is_fixed ? mst__json_add_bool(json, "fixed", true) : rv;
+    rv = rv == 0 && said->workers > 0 ? workers_add(json, said) : rv;
     rv = rv == 0 && word->is_said ? word_add(json, word) : rv;
     rv = rv == 0 && has_left ? mst__json_add_bool(json, "left", true) : rv;
     return json_finish(json, rv, buf);
@@ -359,6 +366,13 @@ static bool budget_get(const struct mst__json *json, struct mst__budget *budget)
                                    json_i64(json, "window_us", &budget->window_us));
 }
 
+static bool workers_get(const struct mst__json *json, struct mst__announcement *said)
+{
+    return mst__json_member(json, "workers") == NULL ||
+           (json_u32(json, "workers", &said->workers) &&
+            mst__json_text(mst__json_member(json, "role"), &said->role));
+}
+
 static bool labels_get(struct mst__etcd_v3_node *node)
 {
     const struct mst__json *list = mst__json_member(node->json, "labels");
@@ -393,19 +407,19 @@ int mst__etcd_v3_node_read(struct mst_bytes text,
     const struct mst__json *incarnation = mst__json_member(json, "incarnation");
     bool has_rank = mst__json_member(json, "rank") != NULL;
     said->has_wall = json_i64(json, "wall_us", &said->wall_us);
-    bool is_right = mst__json_text(mst__json_member(json, "name"), &said->name) &&
-                    mst__json_text(mst__json_member(json, "address"), &said->address) &&
-                    mst__json_text(mst__json_member(json, "rank_by"), &said->rank_by) &&
-                    json_u32(json, "min", &said->nodes_min) &&
-                    json_u32(json, "max", &said->nodes_max) &&
-                    json_i64(json, "last_call_us", &said->last_call_us) &&
-                    (!has_rank || json_u32(json, "rank", &said->pinned_rank)) &&
-                    labels_get(&node) && claim_get(mst__json_member(json, "claim"), &said->claim) &&
-                    (incarnation == NULL || mst__json_uint(incarnation, &said->incarnation)) &&
-                    budget_get(json, &said->budget) &&
-                    (fixed == NULL || mst__json_bool(fixed, &said->is_fixed)) &&
-                    word_get(mst__json_member(json, "word"), &node.word) &&
-                    (left == NULL || mst__json_bool(left, &node.has_left));
+    bool is_right =
+        mst__json_text(mst__json_member(json, "name"), &said->name) &&
+        mst__json_text(mst__json_member(json, "address"), &said->address) &&
+        mst__json_text(mst__json_member(json, "rank_by"), &said->rank_by) &&
+        json_u32(json, "min", &said->nodes_min) && json_u32(json, "max", &said->nodes_max) &&
+        json_i64(json, "last_call_us", &said->last_call_us) &&
+        (!has_rank || json_u32(json, "rank", &said->pinned_rank)) && labels_get(&node) &&
+        claim_get(mst__json_member(json, "claim"), &said->claim) &&
+        (incarnation == NULL || mst__json_uint(incarnation, &said->incarnation)) &&
+        budget_get(json, &said->budget) &&
+        (fixed == NULL || mst__json_bool(fixed, &said->is_fixed)) && workers_get(json, said) &&
+        word_get(mst__json_member(json, "word"), &node.word) &&
+        (left == NULL || mst__json_bool(left, &node.has_left));
     if (!is_right) {
         mst__json_free(node.json);
         return mst__fail(reterr, MST_EPROTO, 0, "announcement: a member is missing or wrong");
@@ -472,7 +486,7 @@ static int seats_copy(const struct mst__etcd_v3_round *from, struct mst__etcd_v3
         return MST_ENOMEM;
     }
     for (uint32_t rank = 0; from->seats != NULL && rank < from->world; rank++) {
-        to->seats[rank].session = from->seats[rank].session;
+        to->seats[rank] = from->seats[rank];
         to->seats[rank].name = mst__strdup(from->seats[rank].name);
         if (to->seats[rank].name == NULL) {
             return MST_ENOMEM;
@@ -508,18 +522,60 @@ uint32_t mst__etcd_v3_round_rank(const struct mst__etcd_v3_round *round, uint64_
     return MST_AUTHORITY_RANK_NONE;
 }
 
+/* Append the four numbers to @list. */
+static int worker_ranks_add(struct mst__json *list, const struct mst__worker_ranks *ranks)
+{
+    const uint32_t numbers[] = {ranks->first, ranks->world, ranks->role_first, ranks->role_world};
+    int rv = 0;
+    for (size_t i = 0; i < 4 && rv == 0; i++) {
+        rv = mst__json_add_int(list, NULL, numbers[i]);
+    }
+    return rv;
+}
+
+/* The @index-th four of @list; zeros without a list, from an older muster. */
+static bool worker_ranks_get(const struct mst__json *list,
+                             size_t index,
+                             struct mst__worker_ranks *ranks)
+{
+    uint64_t numbers[4] = {0};
+    bool is_right = true;
+    for (size_t i = 0; i < 4 && is_right && list != NULL; i++) {
+        is_right = mst__json_uint(mst__json_at(list, 4 * index + i), &numbers[i]) &&
+                   numbers[i] <= UINT32_MAX;
+    }
+    *ranks = (struct mst__worker_ranks){.first = (uint32_t)numbers[0],
+                                        .world = (uint32_t)numbers[1],
+                                        .role_first = (uint32_t)numbers[2],
+                                        .role_world = (uint32_t)numbers[3]};
+    return is_right;
+}
+
 static int seats_add(struct mst__json *json, const struct mst__etcd_v3_round *round)
 {
     struct mst__json *list = mst__json_new_array();
     int rv = list == NULL ? MST_ENOMEM : 0;
     for (uint32_t rank = 0; rank < round->world && rv == 0; rank++) {
+        const struct mst__etcd_v3_seat *seat = &round->seats[rank];
         struct mst__json *pair = mst__json_new_array();
-        rv = mst__json_add_text(pair, NULL, mst_bytes_str(round->seats[rank].name));
-        rv = rv == 0 ? session_add(pair, NULL, round->seats[rank].session) : rv;
+        rv = mst__json_add_text(pair, NULL, mst_bytes_str(seat->name));
+        rv = rv == 0 ? session_add(pair, NULL, seat->session) : rv;
         int added = mst__json_add(list, NULL, pair);
         rv = rv == 0 ? added : rv;
     }
     int added = mst__json_add(json, "members", list);
+    return rv == 0 ? added : rv;
+}
+
+/* The ranks of workers, in the order of the members. */
+static int seats_workers_add(struct mst__json *json, const struct mst__etcd_v3_round *round)
+{
+    struct mst__json *list = mst__json_new_array();
+    int rv = list == NULL ? MST_ENOMEM : 0;
+    for (uint32_t rank = 0; rank < round->world && rv == 0; rank++) {
+        rv = worker_ranks_add(list, &round->seats[rank].worker_ranks);
+    }
+    int added = mst__json_add(json, "workers", list);
     return rv == 0 ? added : rv;
 }
 
@@ -683,11 +739,15 @@ int mst__etcd_v3_round_write(const struct mst__etcd_v3_round *round, struct mst_
     rv = rv == 0 ? work_add(json, round) : rv;
     rv = rv == 0 && round->waiting > 0 ? mst__json_add_int(json, "waiting", round->waiting) : rv;
     rv = rv == 0 && round->seats != NULL ? seats_add(json, round) : rv;
+    bool has_workers = round->seats != NULL && round->seats[0].worker_ranks.world > 0;
+    rv = rv == 0 && has_workers ? seats_workers_add(json, round) : rv;
     return json_finish(json, rv, buf);
 }
 
 /* Returns 0, MST_EPROTO, MST_ENOMEM; the seats read so far belong to the round. */
-static int seats_get(const struct mst__json *list, struct mst__etcd_v3_round *round)
+static int seats_get(const struct mst__json *list,
+                     const struct mst__json *workers,
+                     struct mst__etcd_v3_round *round)
 {
     if (list == NULL) {
         round->is_sharded = round->world > 0;
@@ -706,6 +766,7 @@ static int seats_get(const struct mst__json *list, struct mst__etcd_v3_round *ro
         struct mst_bytes session;
         if (!mst__json_text(mst__json_at(pair, 0), &name) ||
             !mst__json_text(mst__json_at(pair, 1), &session) ||
+            !worker_ranks_get(workers, rank, &round->seats[rank].worker_ranks) ||
             name.size > MST_AUTHORITY_NAME_SIZE_MAX || memchr(name.data, 0, name.size) != NULL ||
             !hex_read(session, &round->seats[rank].session)) {
             return MST_EPROTO;
@@ -803,8 +864,9 @@ int mst__etcd_v3_round_read(struct mst_bytes text,
     if (rv != 0) {
         return rv;
     }
-    rv =
-        round_get(json, &round) ? seats_get(mst__json_member(json, "members"), &round) : MST_EPROTO;
+    rv = round_get(json, &round) ? seats_get(mst__json_member(json, "members"),
+                                             mst__json_member(json, "workers"), &round)
+                                 : MST_EPROTO;
     uint32_t ignored = 0; /* gone_count is stored apart */
     if (rv == 0) {
         rv = flags_get(mst__json_member(json, "gone_ranks"), round.world, &round.is_gone, &ignored);
@@ -832,6 +894,14 @@ static const char *letter_name(int kind)
     return names[kind];
 }
 
+static int letter_workers_add(struct mst__json *json, const struct mst__worker_ranks *ranks)
+{
+    struct mst__json *list = mst__json_new_array();
+    int rv = list == NULL ? MST_ENOMEM : worker_ranks_add(list, ranks);
+    int added = mst__json_add(json, "workers", list);
+    return rv == 0 ? added : rv;
+}
+
 int mst__etcd_v3_letter_write(const struct mst__etcd_v3_letter *letter, struct mst__buf *buf)
 {
     struct mst__json *json = mst__json_new_object();
@@ -841,6 +911,8 @@ int mst__etcd_v3_letter_write(const struct mst__etcd_v3_letter *letter, struct m
         rv = rv == 0 ? mst__json_add_int(json, "round", letter->round) : rv;
         rv = rv == 0 ? mst__json_add_int(json, "rank", letter->rank) : rv;
         rv = rv == 0 ? mst__json_add_text(json, "name", mst_bytes_str(letter->name)) : rv;
+        bool has_workers = letter->worker_ranks.world > 0;
+        rv = rv == 0 && has_workers ? letter_workers_add(json, &letter->worker_ranks) : rv;
     }
     if (rv == 0 && letter->kind != MST_ETCD_V3_LETTER_RANK) {
         rv = mst__json_add_int(json, "code", letter->code);
@@ -868,7 +940,8 @@ int mst__etcd_v3_letter_read(struct mst_bytes text,
     if (kind == MST_ETCD_V3_LETTER_RANK) {
         is_right = mst__json_uint(mst__json_member(json, "epoch"), &letter.epoch) &&
                    json_i64(json, "round", &letter.round) && json_u32(json, "rank", &letter.rank) &&
-                   json_text(json, "name", letter.name, sizeof letter.name);
+                   json_text(json, "name", letter.name, sizeof letter.name) &&
+                   worker_ranks_get(mst__json_member(json, "workers"), 0, &letter.worker_ranks);
     } else if (kind > 0) {
         is_right = json_i64(json, "code", &code) && code <= 0 && code > -1000 &&
                    json_text(json, "text", letter.text, sizeof letter.text);

@@ -101,6 +101,7 @@ const char *mst__etcd_v3_state_name(enum mst__etcd_v3_state state);
 struct mst__etcd_v3_seat {
     uint64_t session;
     char *name; /* heap */
+    struct mst__worker_ranks worker_ranks;
 };
 
 /* The text with the names of gone members, which all nodes read. */
@@ -171,6 +172,7 @@ struct mst__etcd_v3_letter {
     uint64_t epoch; /* RANK */
     int64_t round;
     uint32_t rank;
+    struct mst__worker_ranks worker_ranks;       /* RANK */
     char name[MST_AUTHORITY_NAME_SIZE_MAX + 1];  /* RANK: of the node */
     int code;                                    /* REFUSED: MST_E… */
     char text[sizeof((struct mst_err *)0)->msg]; /* REFUSED, EXPELLED */

@@ -245,6 +245,11 @@ static void hear_round(struct mst__etcd_v3 *self, enum mst__job_type type, uint3
                                               .address = mst_bytes_str(round->address),
                                               .restarts = round->restarts_before,
                                               .start = (uint32_t)round->start};
+    if (rank != MST_AUTHORITY_RANK_NONE) {
+        message.u.round.worker_ranks =
+            round->is_sharded ? self->letter.worker_ranks : round->seats[rank].worker_ranks;
+        self->worker_ranks = message.u.round.worker_ranks;
+    }
     hear(self, &message);
 }
 

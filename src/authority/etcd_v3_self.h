@@ -51,10 +51,11 @@ struct mst__etcd_v3 {
     /* Used by the owner: our place. */
     struct mst__member member;
     struct mst__notices notices;
-    struct mst__claim claim;       /* in our key, or of our round */
-    bool has_to_enter;             /* put our key */
-    bool has_to_say;               /* put our key with @word */
-    struct mst__etcd_v3_word word; /* its text belongs to the member */
+    struct mst__claim claim;               /* in our key, or of our round */
+    struct mst__worker_ranks worker_ranks; /* in our round */
+    bool has_to_enter;                     /* put our key */
+    bool has_to_say;                       /* put our key with @word */
+    struct mst__etcd_v3_word word;         /* its text belongs to the member */
     bool has_to_explain;
     bool was_full;   /* JOINING: the last round had no place for us */
     int64_t part_ms; /* time to leave */

@@ -253,12 +253,14 @@ static int announcement_write(struct mst__etcd_v3 *self,
         .claim = self->claim.holds ? no_claim : self->claim,
         .budget = job->job.budget,
         .is_fixed = job->is_fixed,
+        .workers = job->workers,
+        .role = mst_bytes_str(job->role),
     };
     int rv = mst__etcd_v3_node_write(&said, &self->word, has_left, text);
     return rv == 0 ? 0
                    : mst__fail(reterr, rv, 0,
-                               rv == MST_EINVAL ? "the name, the address or a label of this node "
-                                                  "is not UTF-8"
+                               rv == MST_EINVAL ? "the name, the address, the role or a label of "
+                                                  "this node is not UTF-8"
                                                 : "announcement");
 }
 
@@ -653,7 +655,8 @@ static int write_ranks(struct mst__etcd_v3 *self,
         struct mst__etcd_v3_letter letter = {.kind = MST_ETCD_V3_LETTER_RANK,
                                              .epoch = round->epoch,
                                              .round = round->round,
-                                             .rank = first + i};
+                                             .rank = first + i,
+                                             .worker_ranks = seat->worker_ranks};
         memcpy(letter.name, seat->name, strlen(seat->name) + 1);
         keys[i] = mst__etcd_v3_key_letter(&self->keys, seat->session);
         rv = keys[i] == NULL ? MST_ENOMEM : mst__etcd_v3_letter_write(&letter, &texts[i]);

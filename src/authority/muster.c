@@ -178,6 +178,10 @@ static int next_outcome(struct mst__muster *muster,
         .restarts = round->restarts,
         .start = mst__work_start(round->start),
         .connected_us = muster->connected_us,
+        .first_worker = round->worker_ranks.first,
+        .workers = round->worker_ranks.world,
+        .role_first_worker = round->worker_ranks.role_first,
+        .role_workers = round->worker_ranks.role_world,
     };
     static_assert(sizeof ret->master_addr >= sizeof master.host, "a host fits");
     if (is_told) {

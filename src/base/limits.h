@@ -209,10 +209,11 @@ static_assert(3 * MST_WAIT_PART <= MST_TURN_STEPS, "a key, its place, and one st
 /* A run of one authority: living nodes; the texts of a node, together and each; names in a
  * sentence. */
 #define MST_AUTHORITY_MEMBERS_MAX 65536
-#define MST_AUTHORITY_TEXT_SIZE_MAX 768
+#define MST_AUTHORITY_TEXT_SIZE_MAX 1024
 #define MST_AUTHORITY_NAME_SIZE_MAX 255
 #define MST_AUTHORITY_ADDRESS_SIZE_MAX 255
 #define MST_AUTHORITY_LABELS_MAX 16
+#define MST_AUTHORITY_ROLE_SIZE_MAX 255
 #define MST_AUTHORITY_RANK_BY_SIZE_MAX 255
 #define MST_AUTHORITY_REASON_SIZE_MAX 255
 /* The text of a failure: usually the last line of a worker. */

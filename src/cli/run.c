@@ -26,6 +26,29 @@
 
 /* --- parameters of the rendezvous --- */
 
+/* Whether the backend has the option @name. */
+static bool has_option(const struct mst__run_settings *settings, const char *name)
+{
+    size_t count = 0;
+    const char *const *names = mst_backend_options(settings->backend, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(names[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Set the option @name, if the backend has it. */
+static int set_option(const struct mst__run_settings *settings,
+                      struct mst_params *params,
+                      const char *name,
+                      const char *value,
+                      struct mst_err *reterr)
+{
+    return has_option(settings, name) ? mst_params_set(params, name, value, reterr) : 0;
+}
+
 static int set_budget(const struct mst__run_settings *settings,
                       struct mst_params *params,
                       struct mst_err *reterr)
@@ -37,37 +60,39 @@ static int set_budget(const struct mst__run_settings *settings,
         (void)snprintf(text, sizeof text, "%" PRId64 "/%" PRId64 "ms", settings->max_restarts,
                        settings->max_restarts_window_ms);
     }
-    return mst_params_set(params, "max_restarts", text, reterr);
+    return set_option(settings, params, "max_restarts", text, reterr);
 }
 
-/* Set the rank that the node wants (muster, etcd-v3) or has (static). Other backends have no such
- * option. */
+/* Set the rank that the node wants, or has with backend static. */
 static int set_rank(const struct mst__run_settings *settings,
                     struct mst_params *params,
                     struct mst_err *reterr)
 {
-    char text[30];
-    bool has_rank = strcmp(settings->backend, "muster") == 0 ||
-                    strcmp(settings->backend, "etcd-v3") == 0 ||
-                    strcmp(settings->backend, "static") == 0;
-    if (settings->node_rank < 0 || !has_rank) {
-        return 0;
-    }
-    (void)snprintf(text, sizeof text, "%" PRId64, settings->node_rank);
-    return mst_params_set(params, "rank", text, reterr);
+    char text[MST_NUMBER_SIZE];
+    (void)snprintf(text, sizeof text, "%" PRId64, settings->node_rank); /* fits */
+    return settings->node_rank < 0 ? 0 : set_option(settings, params, "rank", text, reterr);
+}
+
+/* An authority numbers the workers of all nodes. */
+static int set_workers(const struct mst__run_settings *settings,
+                       struct mst_params *params,
+                       struct mst_err *reterr)
+{
+    char text[MST_NUMBER_SIZE];
+    (void)snprintf(text, sizeof text, "%" PRId64, settings->nproc); /* fits */
+    int rv = set_option(settings, params, "workers", text, reterr);
+    return rv == 0 ? set_option(settings, params, "role", settings->role, reterr) : rv;
 }
 
 static int set_serve(const struct mst__run_settings *settings,
                      struct mst_params *params,
                      struct mst_err *reterr)
 {
-    bool can_serve =
-        strcmp(settings->backend, "muster") == 0 || strcmp(settings->backend, "c10d") == 0;
     const char *serve = settings->is_standalone ? "always" : settings->serve;
     char linger[MST_NUMBER_SIZE + sizeof "ms"];
     (void)snprintf(linger, sizeof linger, "%" PRId64 "ms", settings->linger_ms); /* fits */
-    int rv = can_serve ? mst_params_set(params, "serve", serve, reterr) : 0;
-    return rv == 0 && can_serve ? mst_params_set(params, "linger", linger, reterr) : rv;
+    int rv = set_option(settings, params, "serve", serve, reterr);
+    return rv == 0 ? set_option(settings, params, "linger", linger, reterr) : rv;
 }
 
 /* With --on-join never, no round is larger than the first one: later nodes wait until a member is
@@ -76,9 +101,8 @@ static int set_growth(const struct mst__run_settings *settings,
                       struct mst_params *params,
                       struct mst_err *reterr)
 {
-    bool is_fixed =
-        settings->on_join == MST_ON_JOIN_NEVER && strcmp(settings->backend, "static") != 0;
-    return is_fixed ? mst_params_set(params, "grow", "0", reterr) : 0;
+    bool is_fixed = settings->on_join == MST_ON_JOIN_NEVER;
+    return is_fixed ? set_option(settings, params, "grow", "0", reterr) : 0;
 }
 
 static int fill_params(const struct mst__run_settings *settings,
@@ -92,9 +116,8 @@ static int fill_params(const struct mst__run_settings *settings,
     rv = rv == 0 ? set_serve(settings, params, reterr) : rv;
     rv = rv == 0 ? set_rank(settings, params, reterr) : rv;
     rv = rv == 0 ? set_growth(settings, params, reterr) : rv;
-    if (rv == 0 && strcmp(settings->backend, "static") != 0) {
-        rv = set_budget(settings, params, reterr);
-    }
+    rv = rv == 0 ? set_workers(settings, params, reterr) : rv;
+    rv = rv == 0 ? set_budget(settings, params, reterr) : rv;
     for (size_t i = 0; i < settings->rdzv_conf.count && rv == 0; i++) {
         rv = mst_params_parse(params, settings->rdzv_conf.values[i], reterr);
     }

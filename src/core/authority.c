@@ -12,53 +12,6 @@
 #include "core/authority_ranks.h"
 #include "core/saturate.h"
 
-/* --- names --- */
-
-const char *mst__authority_ended_name(enum mst__authority_ended how)
-{
-    static const char *const names[MST_AUTHORITY_ENDED_COUNT] = {
-#define ENDED_NAME(name, text) [MST_AUTHORITY_ENDED_##name] = (text),
-        MST_AUTHORITY_ENDED_MAP(ENDED_NAME)
-#undef ENDED_NAME
-    };
-    return names[how];
-}
-
-const char *mst__authority_why_name(enum mst__authority_why why)
-{
-    switch (why) {
-#define WHY_NAME(name, text)       \
-    case MST_AUTHORITY_WHY_##name: \
-        return text;
-        MST_AUTHORITY_WHY_MAP(WHY_NAME)
-#undef WHY_NAME
-    }
-    return "undefined";
-}
-
-const char *mst__authority_phase_name(enum mst__authority_phase phase)
-{
-    static const char *const names[] = {"open", "reclaiming", "running", "closed"};
-    return (size_t)phase < sizeof names / sizeof names[0] ? names[phase] : "undefined";
-}
-
-const char *mst__authority_event_name(enum mst__authority_event_kind kind)
-{
-    static const char *const names[MST_AUTHORITY_EVENT_COUNT] = {
-#define EVENT_NAME(name, text) (text),
-        MST_AUTHORITY_EVENT_MAP(EVENT_NAME)
-#undef EVENT_NAME
-    };
-    return names[kind];
-}
-
-const char *mst__authority_standing_name(enum mst__authority_standing standing)
-{
-    static const char *const names[] = {"gathered", "queued", "spare",   "member",
-                                        "called",   "gone",   "finished"};
-    return (size_t)standing < MST_STANDING_COUNT ? names[standing] : "undefined";
-}
-
 /* --- time --- */
 
 static bool authority_is_blocked(const struct mst__authority *authority)
@@ -526,7 +479,11 @@ static void authority_seal(struct mst__authority *authority, enum mst__authority
         mst__places_set(authority, rank, roster[rank]);
         member->place = MST_PLACE_HOLDING;
         member->rank = rank;
+        member->worker_ranks = (struct mst__worker_ranks){.first = 0};
         member->pending = 0;
+    }
+    if (authority->settings.has_workers) {
+        mst__authority_number_workers(authority, roster, count, chosen, work);
     }
     authority->stats.steps += count;
     authority->waiting_count -= count;
@@ -924,6 +881,7 @@ static bool effect_to_one(struct mst__authority *authority,
     ret_effect->driver = member->driver;
     if (kind == MST_TOLD_SEALED || kind == MST_TOLD_WAITING) {
         ret_effect->rank = member->rank;
+        ret_effect->worker_ranks = member->worker_ranks;
         ret_effect->waiting_count = authority->waiting_told;
         if (mst__authority_standing(authority, member) == MST_STANDING_CALLED) {
             mst__members_notify(authority, member, MST_TOLD_REOPENED);

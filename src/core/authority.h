@@ -154,6 +154,14 @@ struct mst__label {
     struct mst_bytes key, value;
 };
 
+/* The ranks of a node's workers in a round: @first and following of @world. Workers are numbered
+ * through all nodes of the round, in the order of the nodes' ranks, and once more through those
+ * with the same role. Zeroed: not known. */
+struct mst__worker_ranks {
+    uint32_t first, world;
+    uint32_t role_first, role_world;
+};
+
 #define MST_CAUSE_WORKER_NONE UINT32_MAX
 
 /* Why work failed. */
@@ -207,6 +215,8 @@ struct mst__announcement {
     struct mst_bytes address; /* where others reach it; of rank 0: for the workers */
     const struct mst__label *labels;
     size_t labels_count;
+    uint32_t workers;      /* that it starts; 0 = it does not say: all nodes of a run, or none */
+    struct mst_bytes role; /* of its workers */
     /* Equal on all nodes of a run. */
     uint32_t nodes_min, nodes_max; /* 1 <= min <= max */
     int64_t last_call_us;
@@ -225,8 +235,8 @@ struct mst__announcement {
 enum mst__refusal {
     MST_REFUSAL_NONE,
     MST_REFUSAL_CLOSED,    /* MST_ECLOSED, MST_EFINISHED: who closed the run and why */
-    MST_REFUSAL_SETTINGS,  /* MST_EINVAL: min, max, last call, order of ranks, budget or
-                              is_fixed conflict */
+    MST_REFUSAL_SETTINGS,  /* MST_EINVAL: min, max, last call, order of ranks, budget, is_fixed or
+                              whether nodes say their workers conflict */
     MST_REFUSAL_STALE,     /* MST_EEXPELLED: a newer process of the node is known */
     MST_REFUSAL_TWIN,      /* MST_EEXPELLED: another process with the same name and contact lives */
     MST_REFUSAL_CLAIM,     /* MST_EEXPELLED: the round that it claims to hold is over, or not its
@@ -279,8 +289,11 @@ struct mst__authority_member {
     uint32_t pinned_rank;
     uint16_t labels_count;
     uint16_t text_size;
-    void *driver; /* NULL while absent */
-    char *text;   /* name, address, labels as key and value; each with a NUL after it */
+    uint16_t role_size;
+    uint32_t workers;                      /* of its last announcement */
+    struct mst__worker_ranks worker_ranks; /* in the current round, if it was sealed here */
+    void *driver;                          /* NULL while absent */
+    char *text; /* name, address, labels as key and value, role; each with a NUL after it */
     uint64_t incarnation;
     uint64_t session;
     uint64_t contact; /* or the incarnation, if the driver has no contacts */
@@ -294,8 +307,9 @@ struct mst__authority_member {
 /* Messages to send, in this order, except that EXPELLED may come earlier. */
 enum mst__authority_effect_kind {
     /* To all members of the round (mst__authority_next_holder): @epoch, @round, @world, @address,
-     * @restarts, @start, and to each its rank. With an id: to that one, which may not know the
-     * round; with @waiting_count, and followed by REOPENED if the round is over. */
+     * @restarts, @start, and to each its rank and those of its workers. With an id: to that one,
+     * which may not know the round; with @waiting_count, and followed by REOPENED if the round is
+     * over. */
     MST_TOLD_SEALED,
     /* To one. */
     MST_TOLD_QUEUED,   /* @epoch, @round, @world of the running round */
@@ -321,9 +335,10 @@ struct mst__authority_effect {
     int64_t round;
     int64_t round_next;
     uint32_t world;
-    uint32_t rank;            /* SEALED to one: its own; REOPENED: the first cause */
-    struct mst_bytes address; /* SEALED: of rank 0 */
-    uint32_t restarts;        /* of the job, before the round was sealed */
+    uint32_t rank;                         /* SEALED to one: its own; REOPENED: the first cause */
+    struct mst__worker_ranks worker_ranks; /* SEALED to one: its own */
+    struct mst_bytes address;              /* SEALED: of rank 0 */
+    uint32_t restarts;                     /* of the job, before the round was sealed */
     enum mst__job_start start;
     enum mst__authority_why why;
     uint32_t waiting_count;
@@ -356,7 +371,8 @@ struct mst__authority_options {
 /* Equal on all nodes; valid while there are living members. */
 struct mst__authority_settings {
     bool is_set;
-    bool is_fixed; /* see mst__authority_nodes_max */
+    bool is_fixed;    /* see mst__authority_nodes_max */
+    bool has_workers; /* nodes say how many workers they start */
     uint32_t nodes_min, nodes_max;
     int64_t last_call_us;
     struct mst__budget budget;
@@ -604,6 +620,8 @@ mst__authority_id mst__authority_id_of(const struct mst__authority *authority,
 /* Texts of a member, NUL-terminated. */
 struct mst_bytes mst__authority_name(const struct mst__authority_member *member);
 struct mst_bytes mst__authority_address(const struct mst__authority_member *member);
+/* Of its workers; empty = not said. */
+struct mst_bytes mst__authority_role(const struct mst__authority_member *member);
 /* @index < member->labels_count. */
 struct mst__label mst__authority_label(const struct mst__authority_member *member, size_t index);
 /* The value of @key; empty, with data NULL, if there is no such label. */

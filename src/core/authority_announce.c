@@ -91,16 +91,22 @@ static int announce_check_texts(struct announce *announce)
                                "bytes or control characters",
                                TOLD(said->name), MST_AUTHORITY_RANK_BY_SIZE_MAX);
     }
+    if (said->role.size > MST_AUTHORITY_ROLE_SIZE_MAX || !is_text(said->role)) {
+        return announce_refuse(announce, MST_REFUSAL_MALFORMED, MST_EINVAL,
+                               "the role of node '%.*s' has more than %d bytes or control "
+                               "characters",
+                               TOLD(said->name), MST_AUTHORITY_ROLE_SIZE_MAX);
+    }
     size_t size;
     int rv = announce_check_labels(announce, &size);
     if (rv != 0) {
         return rv;
     }
-    size += said->name.size + said->address.size + 2;
+    size += said->name.size + said->address.size + said->role.size + 3;
     if (size > MST_AUTHORITY_TEXT_SIZE_MAX) {
         return announce_refuse(announce, MST_REFUSAL_MALFORMED, MST_ELIMIT,
-                               "name, address and labels of node '%.*s' have %zu bytes, at most "
-                               "%d are allowed",
+                               "name, address, labels and role of node '%.*s' have %zu bytes, at "
+                               "most %d are allowed",
                                TOLD(said->name), size, MST_AUTHORITY_TEXT_SIZE_MAX);
     }
     return 0;
@@ -129,6 +135,11 @@ static int announce_check_numbers(struct announce *announce)
                                "wanted are 1 <= min <= max <= %u and no negative time",
                                TOLD(said->name), said->nodes_min, said->nodes_max,
                                (long long)said->last_call_us / 1000, members_max);
+    }
+    if (said->workers > MST_NPROC_MAX) {
+        return announce_refuse(announce, MST_REFUSAL_MALFORMED, MST_EINVAL,
+                               "node '%.*s' has %u workers, at most %d are allowed",
+                               TOLD(said->name), said->workers, MST_NPROC_MAX);
     }
     const struct mst__claim *claim = &said->claim;
     if (claim->round == 0 && !claim->holds) {
@@ -264,6 +275,20 @@ static int announce_check_fixed(struct announce *announce)
                            settings->setter);
 }
 
+static int announce_check_workers(struct announce *announce)
+{
+    const struct mst__authority_settings *settings = &announce->authority->settings;
+    const struct mst__announcement *said = announce->said;
+    if ((said->workers > 0) == settings->has_workers) {
+        return 0;
+    }
+    return announce_refuse(announce, MST_REFUSAL_SETTINGS, MST_EINVAL,
+                           "node '%.*s' %s how many workers it starts, and node '%.*s' of this run "
+                           "%s; all have to agree (an older muster does not say)",
+                           TOLD(said->name), said->workers > 0 ? "says" : "does not say", NAME_TOLD,
+                           settings->setter, settings->has_workers ? "does" : "does not");
+}
+
 static int announce_check_settings(struct announce *announce)
 {
     const struct mst__authority *authority = announce->authority;
@@ -306,6 +331,7 @@ static int announce_check_settings(struct announce *announce)
                                setter);
     }
     int rv = announce_check_fixed(announce);
+    rv = rv == 0 ? announce_check_workers(announce) : rv;
     return rv == 0 ? announce_check_budget(announce) : rv;
 }
 
@@ -388,6 +414,7 @@ static void settings_take(struct mst__authority *authority, const struct mst__an
     *settings = (struct mst__authority_settings){
         .is_set = true,
         .is_fixed = said->is_fixed,
+        .has_workers = said->workers > 0,
         .nodes_min = said->nodes_min,
         .nodes_max = said->nodes_max,
         .last_call_us = said->last_call_us,
@@ -407,6 +434,8 @@ static void member_say(struct mst__authority *authority,
 {
     mst__members_set_text(authority, member, text, text_size);
     member->labels_count = (uint16_t)said->labels_count;
+    member->role_size = (uint16_t)said->role.size;
+    member->workers = said->workers;
     member->pinned_rank = said->pinned_rank;
     member->incarnation = said->incarnation;
     member->session = said->session;

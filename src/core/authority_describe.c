@@ -1,4 +1,5 @@
-/* core/authority_describe.c - a run in one sentence, and the check of its invariants. */
+/* core/authority_describe.c - a run in words: names of its states, its state in one sentence, and
+ * the check of its invariants. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,6 +8,53 @@
 #include "core/authority_members.h"
 #include "core/authority_moves.h"
 #include "core/saturate.h"
+
+/* --- names --- */
+
+const char *mst__authority_ended_name(enum mst__authority_ended how)
+{
+    static const char *const names[MST_AUTHORITY_ENDED_COUNT] = {
+#define ENDED_NAME(name, text) [MST_AUTHORITY_ENDED_##name] = (text),
+        MST_AUTHORITY_ENDED_MAP(ENDED_NAME)
+#undef ENDED_NAME
+    };
+    return names[how];
+}
+
+const char *mst__authority_why_name(enum mst__authority_why why)
+{
+    switch (why) {
+#define WHY_NAME(name, text)       \
+    case MST_AUTHORITY_WHY_##name: \
+        return text;
+        MST_AUTHORITY_WHY_MAP(WHY_NAME)
+#undef WHY_NAME
+    }
+    return "undefined";
+}
+
+const char *mst__authority_phase_name(enum mst__authority_phase phase)
+{
+    static const char *const names[] = {"open", "reclaiming", "running", "closed"};
+    return (size_t)phase < sizeof names / sizeof names[0] ? names[phase] : "undefined";
+}
+
+const char *mst__authority_event_name(enum mst__authority_event_kind kind)
+{
+    static const char *const names[MST_AUTHORITY_EVENT_COUNT] = {
+#define EVENT_NAME(name, text) (text),
+        MST_AUTHORITY_EVENT_MAP(EVENT_NAME)
+#undef EVENT_NAME
+    };
+    return names[kind];
+}
+
+const char *mst__authority_standing_name(enum mst__authority_standing standing)
+{
+    static const char *const names[] = {"gathered", "queued", "spare",   "member",
+                                        "called",   "gone",   "finished"};
+    return (size_t)standing < MST_STANDING_COUNT ? names[standing] : "undefined";
+}
 
 /* --- one sentence --- */
 
@@ -433,6 +481,7 @@ static const char *flaw_of_numbers(const struct mst__authority *authority)
     for (uint32_t i = 0; i < authority->members_count; i++) {
         const struct mst__authority_member *member = &authority->members[i];
         HOLDS(member->patience < MST_AUTHORITY_EXPIRIES_MAX);
+        HOLDS(member->workers <= MST_NPROC_MAX);
         HOLDS(is_link(authority, member->pending_next));
         HOLDS(member->place == MST_PLACE_FREE || is_link(authority, member->prev));
         HOLDS(member->place == MST_PLACE_FREE || is_link(authority, member->next));

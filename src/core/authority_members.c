@@ -333,6 +333,7 @@ int mst__members_text(struct mst__authority *authority,
         const struct mst__label *label = &announcement->labels[i];
         size += label->key.size + 1 + label->value.size + 1;
     }
+    size += announcement->role.size + 1;
     MST_ASSERT(size <= MST_AUTHORITY_TEXT_SIZE_MAX);
     if (!members_has_room(authority, size)) {
         return MST_ELIMIT;
@@ -347,6 +348,7 @@ int mst__members_text(struct mst__authority *authority,
         to = text_put(to, announcement->labels[i].key);
         to = text_put(to, announcement->labels[i].value);
     }
+    to = text_put(to, announcement->role);
     MST_ASSERT(to == text + size);
     authority->memory_used += size;
     *ret_size = (uint16_t)size;
@@ -391,6 +393,13 @@ struct mst_bytes mst__authority_name(const struct mst__authority_member *member)
 struct mst_bytes mst__authority_address(const struct mst__authority_member *member)
 {
     return text_piece(member, 1);
+}
+
+struct mst_bytes mst__authority_role(const struct mst__authority_member *member)
+{
+    MST_ASSERT(member->role_size < member->text_size);
+    return mst_bytes_of(member->text + member->text_size - member->role_size - 1,
+                        member->role_size);
 }
 
 struct mst__label mst__authority_label(const struct mst__authority_member *member, size_t index)

@@ -1,5 +1,6 @@
-/* core/authority_ranks.c - choosing the members of a round and giving them ranks.
- * Invariant: every rank from 0 to n - 1 is given once, to a different member. */
+/* core/authority_ranks.c - choosing the members of a round and giving them and their workers ranks.
+ * Invariant: every rank from 0 to n - 1 is given once, to a different member; so are those of the
+ * workers, of all and of each role. */
 #include "core/authority_ranks.h"
 
 #include <string.h>
@@ -259,4 +260,85 @@ void mst__authority_assign(struct mst__authority *authority,
         ret_roster[rank] = chosen[i];
     }
     authority->stats.steps += (uint64_t)count * 4;
+}
+
+/* --- workers --- */
+
+static int role_compare(const struct mst__authority *authority,
+                        const struct mst__authority_member *a,
+                        const struct mst__authority_member *b)
+{
+    struct mst_bytes a_role = mst__authority_role(a);
+    struct mst_bytes b_role = mst__authority_role(b);
+    (void)authority;
+    int order = compare_sizes(a_role.size, b_role.size);
+    return order != 0 || a_role.size == 0 ? order : memcmp(a_role.data, b_role.data, a_role.size);
+}
+
+static bool has_one_role(const struct mst__authority *authority,
+                         const uint32_t *roster,
+                         uint32_t count)
+{
+    for (uint32_t rank = 1; rank < count; rank++) {
+        if (role_compare(authority, mst__members_at(authority, roster[0]),
+                         mst__members_at(authority, roster[rank])) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Number the workers of @indices[start … end), which have one role. */
+static void number_role(struct mst__authority *authority,
+                        const uint32_t *indices,
+                        uint32_t start,
+                        uint32_t end)
+{
+    uint32_t first = 0;
+    for (uint32_t i = start; i < end; i++) {
+        struct mst__authority_member *member = mst__members_at(authority, indices[i]);
+        member->worker_ranks.role_first = first;
+        first += member->workers;
+    }
+    for (uint32_t i = start; i < end; i++) {
+        mst__members_at(authority, indices[i])->worker_ranks.role_world = first;
+    }
+}
+
+static void number_all(struct mst__authority *authority, const uint32_t *roster, uint32_t count)
+{
+    uint32_t first = 0;
+    for (uint32_t rank = 0; rank < count; rank++) {
+        struct mst__authority_member *member = mst__members_at(authority, roster[rank]);
+        MST_ASSERT(member->workers <= MST_NPROC_MAX); /* the sum fits */
+        member->worker_ranks.first = first;
+        first += member->workers;
+    }
+    for (uint32_t rank = 0; rank < count; rank++) {
+        mst__members_at(authority, roster[rank])->worker_ranks.world = first;
+    }
+}
+
+void mst__authority_number_workers(struct mst__authority *authority,
+                                   const uint32_t *roster,
+                                   uint32_t count,
+                                   uint32_t *by_role,
+                                   uint32_t *work)
+{
+    number_all(authority, roster, count);
+    authority->stats.steps += (uint64_t)count * 4;
+    if (has_one_role(authority, roster, count)) {
+        number_role(authority, roster, 0, count);
+        return;
+    }
+    memcpy(by_role, roster, count * sizeof *by_role);
+    ranks_sort(authority, role_compare, by_role, work, count); /* keeps the order of equal ones */
+    uint32_t start = 0;
+    for (uint32_t i = 1; i <= count; i++) {
+        if (i == count || role_compare(authority, mst__members_at(authority, by_role[start]),
+                                       mst__members_at(authority, by_role[i])) != 0) {
+            number_role(authority, by_role, start, i);
+            start = i;
+        }
+    }
 }

@@ -36,4 +36,12 @@ void mst__authority_assign(struct mst__authority *authority,
                            uint32_t *work,
                            uint32_t *ret_roster);
 
+/* Number the workers of the members in @roster, by rank. @by_role and @work have room for
+ * @count. */
+void mst__authority_number_workers(struct mst__authority *authority,
+                                   const uint32_t *roster,
+                                   uint32_t count,
+                                   uint32_t *by_role,
+                                   uint32_t *work);
+
 #endif /* MST_CORE_AUTHORITY_RANKS_H */

@@ -7,7 +7,7 @@
 
 /* The version of a node in ANNOUNCE, and of the server in WELCOME: the lower one counts. Fields of
  * later versions are at the end of their messages and may be missing. */
-#define MST_JOB_VERSION 5
+#define MST_JOB_VERSION 6
 /* The version that has FINISH, RESTART, outcomes and causes. */
 #define MST_JOB_VERSION_FINISH 2
 /* The version that has lists of jobs, details of nodes, and announcements of a new job. */
@@ -15,6 +15,8 @@
 /* Version 4 has restarts and start in SEALED, and all restarts in STATUS_TOLD. */
 /* The version that has jobs that do not grow. */
 #define MST_JOB_VERSION_FIXED 5
+/* The version that has workers in ANNOUNCE and their ranks in SEALED. */
+#define MST_JOB_VERSION_WORKERS 6
 
 /* Names in one LOST; the rest is a number. */
 #define MST_JOB_NAMES_MAX 16
@@ -70,11 +72,12 @@ struct mst__job_round {
     uint64_t epoch;
     int64_t round;
     uint32_t world;
-    /* SEALED. */
-    uint32_t rank;            /* only this differs, so one frame serves all members */
+    /* SEALED. Only the ranks differ, so one frame serves all members. */
+    uint32_t rank;
     struct mst_bytes address; /* rank 0's */
     uint32_t restarts;        /* of the job, before this round */
     uint32_t start;           /* enum mst__job_start */
+    struct mst__worker_ranks worker_ranks;
 };
 
 struct mst__job_lost {

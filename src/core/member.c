@@ -410,19 +410,46 @@ static void stand_by(struct mst__member *member, const struct mst__job_message *
     put_notice(member, MST_MEMBER_NOTICE_STANDBY, message, (struct mst_bytes){.data = NULL});
 }
 
+static bool are_ranks(uint32_t first, uint32_t count, uint32_t world)
+{
+    return world <= MST_AUTHORITY_MEMBERS_MAX * MST_NPROC_MAX && count <= world &&
+           first <= world - count;
+}
+
+/* Check the numbers of a new round: the application makes room for each node and worker of it. */
+static int check_seal(struct mst__member *member, const struct mst__job_round *round)
+{
+    const struct mst__worker_ranks *ranks = &round->worker_ranks;
+    uint32_t workers = member->options.self.workers;
+    if (round->rank >= round->world || round->world > MST_AUTHORITY_MEMBERS_MAX) {
+        return mst__fail(&member->err, MST_EPROTO, 0,
+                         "%.60s is broken: it gave this node rank %u of %u; a round has at most %d "
+                         "nodes",
+                         member->options.where, round->rank, round->world,
+                         MST_AUTHORITY_MEMBERS_MAX);
+    }
+    if (workers > 0 && ranks->world == 0) { /* with an etcd, another node decides */
+        return mst__fail(&member->err, MST_ENOTSUP, 0,
+                         "%.60s: an older muster decides there, which does not number workers",
+                         member->options.where);
+    }
+    if (workers > 0 && !(are_ranks(ranks->first, workers, ranks->world) &&
+                         are_ranks(ranks->role_first, workers, ranks->role_world))) {
+        return mst__fail(&member->err, MST_EPROTO, 0,
+                         "%.60s is broken: it gave the %u workers of this node the ranks from %u "
+                         "of %u",
+                         member->options.where, workers, ranks->first, ranks->world);
+    }
+    return 0;
+}
+
 static void be_sealed(struct mst__member *member, const struct mst__job_message *message)
 {
     const struct mst__job_round *round = &message->u.round;
     if (member->phase != MST_MEMBER_JOINING || round->round <= member->claim.round) {
         return; /* our current or last round, told again */
     }
-    /* The application makes room for each node of the round. */
-    if (round->rank >= round->world || round->world > MST_AUTHORITY_MEMBERS_MAX) {
-        (void)mst__fail(&member->err, MST_EPROTO, 0,
-                        "%.60s is broken: it gave this node rank %u of %u; a round has at most %d "
-                        "nodes",
-                        member->options.where, round->rank, round->world,
-                        MST_AUTHORITY_MEMBERS_MAX);
+    if (check_seal(member, round) != 0) {
         fail(member);
         return;
     }
@@ -626,6 +653,19 @@ static void hear_holding(struct mst__member *member, const struct mst__job_messa
 
 /* --- events --- */
 
+/* What an authority of this version does not do for this node; NULL = nothing. */
+static const char *lack_of(const struct mst__member *member)
+{
+    const struct mst__announcement *self = &member->options.self;
+    if (self->is_fixed && member->version < MST_JOB_VERSION_FIXED) {
+        return "with which every job may grow";
+    }
+    if (self->workers > 0 && member->version < MST_JOB_VERSION_WORKERS) {
+        return "which does not number the workers of nodes";
+    }
+    return NULL;
+}
+
 /* An announcement was accepted. */
 static void be_welcome(struct mst__member *member, const struct mst__job_message *message)
 {
@@ -635,11 +675,10 @@ static void be_welcome(struct mst__member *member, const struct mst__job_message
     }
     member->was_welcome = true;
     member->version = message->u.welcome.version;
-    if (member->options.self.is_fixed && member->version < MST_JOB_VERSION_FIXED &&
-        member->phase == MST_MEMBER_JOINING) {
-        (void)mst__fail(&member->err, MST_ENOTSUP, 0,
-                        "%.60s has an earlier version, with which every job may grow",
-                        member->options.where);
+    const char *lack = lack_of(member);
+    if (lack != NULL && member->phase == MST_MEMBER_JOINING) {
+        (void)mst__fail(&member->err, MST_ENOTSUP, 0, "%.60s has an earlier version, %s",
+                        member->options.where, lack);
         fail(member);
         return;
     }

@@ -122,6 +122,35 @@ static int read_rank(const struct mst_params *params,
     return 0;
 }
 
+static int read_workers(const struct mst_params *params,
+                        struct mst__muster_settings *settings,
+                        struct mst_err *reterr)
+{
+    int64_t workers = 0;
+    const char *role = mst_params_text(params, "role", "");
+    int rv = mst_params_int(params, "workers", 0, &workers, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    if (workers < 0 || workers > MST_NPROC_MAX) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "option 'workers': %" PRId64 " is not within 1 … %d, or 0 for not known",
+                         workers, MST_NPROC_MAX);
+    }
+    if (strlen(role) > MST_AUTHORITY_ROLE_SIZE_MAX) {
+        return mst__fail(reterr, MST_EINVAL, 0, "option 'role': %zu bytes, the limit is %d",
+                         strlen(role), MST_AUTHORITY_ROLE_SIZE_MAX);
+    }
+    for (const char *at = role; *at != '\0'; at++) {
+        if ((uint8_t)*at < ' ' || *at == 0x7f) {
+            return fail_option("role", role, "has a control character in it", reterr);
+        }
+    }
+    settings->workers = (uint32_t)workers;
+    settings->role = role;
+    return 0;
+}
+
 int mst__muster_read_node(const struct mst_params *params,
                           struct mst__muster_settings *settings,
                           struct mst_err *reterr)
@@ -142,6 +171,7 @@ int mst__muster_read_node(const struct mst_params *params,
         rv = mst_params_bool(params, "grow", true, &grows, reterr);
         settings->is_fixed = !grows;
     }
+    rv = rv == 0 ? read_workers(params, settings, reterr) : rv;
     return rv == 0 ? read_rank(params, settings, reterr) : rv;
 }
 

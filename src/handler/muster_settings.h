@@ -9,7 +9,7 @@
 #define MST_MUSTER_OPTIONS                                                                  \
     "join_timeout", "last_call_timeout", "close_timeout", "keep_alive_interval",            \
         "keep_alive_max_attempt", "read_timeout", "node_name", "labels", "rank_by", "rank", \
-        "max_restarts", "grow",                                                             \
+        "max_restarts", "grow", "workers", "role",                                          \
         "timeout" /* the peers' launcher always passes it; without effect there, too */
 
 struct mst__muster_settings {
@@ -20,8 +20,10 @@ struct mst__muster_settings {
     size_t labels_count;
     char rank_by[MST_AUTHORITY_RANK_BY_SIZE_MAX + 1]; /* "rack,host" */
     uint32_t pinned_rank;                             /* MST_AUTHORITY_RANK_NONE = none */
-    bool is_new;   /* begin a new job if the one with this run id is closed */
-    bool is_fixed; /* no round is larger than the first one */
+    bool is_new;      /* begin a new job if the one with this run id is closed */
+    bool is_fixed;    /* no round is larger than the first one */
+    uint32_t workers; /* that this node starts; 0 = not said */
+    const char *role; /* of these */
 };
 
 /**

@@ -1,7 +1,7 @@
 /* net/job_tell.c - encodes effects of an authority as frames.
  *
  * A message to all members is encoded once, collected with the next ones for the same audience, and
- * written to each connection in one piece; only the rank in a SEALED differs. */
+ * written to each connection in one piece; only the ranks in a SEALED differ. */
 #include "net/job_tell.h"
 
 #include "base/assert.h"
@@ -34,8 +34,8 @@ static void tell_one(struct tell *tell, const struct mst__authority_member *memb
         return; /* not connected; it will ask when it comes again */
     }
     if (tell->sealed_size > 0) {
-        mst__job_patch_rank(jobs->shared.memory + jobs->shared.start + tell->sealed_at,
-                            tell->sealed_size, member->rank);
+        mst__job_patch_ranks(jobs->shared.memory + jobs->shared.start + tell->sealed_at,
+                             tell->sealed_size, member->rank, &member->worker_ranks);
     }
     mst__conn_tell(member->driver, mst__buf_bytes(&jobs->shared));
     jobs->told++;
@@ -122,7 +122,8 @@ static struct mst__job_message round_message(enum mst__job_type type,
                     .rank = effect->rank,
                     .address = effect->address,
                     .restarts = effect->restarts,
-                    .start = (uint32_t)effect->start},
+                    .start = (uint32_t)effect->start,
+                    .worker_ranks = effect->worker_ranks},
     };
 }
 

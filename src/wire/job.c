@@ -9,8 +9,9 @@
 #include "base/err.h"
 #include "wire/visit.h"
 
-/* Bytes of a SEALED after the rank. */
-#define SEALED_TAIL_SIZE 8
+/* Bytes at the end of a SEALED: from the rank, and the ranks of the workers. */
+#define SEALED_RANK_SIZE 28
+#define SEALED_WORKER_RANKS_SIZE 16
 
 static void visit_finish(struct mst__visitor *visitor, struct mst__job_finish *finish)
 {
@@ -39,6 +40,9 @@ static void visit_announce(struct mst__visitor *visitor, struct mst__job_announc
     if (mst__visit_more(visitor)) {
         mst__visit_bool(visitor, &announce->announcement.is_fixed);
     }
+    if (mst__visit_more(visitor)) {
+        mst__visit_workers(visitor, &announce->announcement);
+    }
 }
 
 static void visit_round(struct mst__visitor *visitor, struct mst__job_round *round, bool is_sealed)
@@ -53,6 +57,9 @@ static void visit_round(struct mst__visitor *visitor, struct mst__job_round *rou
     if (is_sealed && mst__visit_more(visitor)) {
         mst__visit_u32(visitor, &round->restarts);
         mst__visit_u32(visitor, &round->start);
+    }
+    if (is_sealed && mst__visit_more(visitor)) {
+        mst__visit_worker_ranks(visitor, &round->worker_ranks);
     }
 }
 
@@ -348,11 +355,19 @@ bool mst__job_entry_next(struct mst_bytes *jobs, struct mst__job_entry *ret_entr
     return visitor.rv == 0;
 }
 
-void mst__job_patch_rank(uint8_t *frame, size_t size, uint32_t rank)
+void mst__job_patch_ranks(uint8_t *frame,
+                          size_t size,
+                          uint32_t rank,
+                          const struct mst__worker_ranks *worker_ranks)
 {
-    MST_ASSERT(size > MST_JOB_HEAD_SIZE + 4 + SEALED_TAIL_SIZE);
+    MST_ASSERT(size > MST_JOB_HEAD_SIZE + SEALED_RANK_SIZE);
     MST_ASSERT(frame[4] == MST_JOB_SEALED);
-    mst__store_u32(frame + size - SEALED_TAIL_SIZE - 4, rank);
+    mst__store_u32(frame + size - SEALED_RANK_SIZE, rank);
+    uint8_t *at = frame + size - SEALED_WORKER_RANKS_SIZE;
+    mst__store_u32(at, worker_ranks->first);
+    mst__store_u32(at + 4, worker_ranks->world);
+    mst__store_u32(at + 8, worker_ranks->role_first);
+    mst__store_u32(at + 12, worker_ranks->role_world);
 }
 
 int mst__job_read(struct mst_bytes input,

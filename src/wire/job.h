@@ -20,8 +20,11 @@
 /* Append @message as a frame: 0, MST_ELIMIT, MST_ENOMEM; @output is then unchanged. */
 int mst__job_write(struct mst__buf *output, const struct mst__job_message *message);
 
-/* Put @rank into the frame of a SEALED that was written for another member. */
-void mst__job_patch_rank(uint8_t *frame, size_t size, uint32_t rank);
+/* Put the ranks of a member and its workers into the frame of a SEALED, which has zeros there. */
+void mst__job_patch_ranks(uint8_t *frame,
+                          size_t size,
+                          uint32_t rank,
+                          const struct mst__worker_ranks *worker_ranks);
 
 /* Append a member to the later status.members: 0, MST_ELIMIT, MST_ENOMEM. */
 int mst__job_member_write(struct mst__buf *members, const struct mst__job_member *member);

@@ -124,6 +124,9 @@ static void visit_announced(struct mst__visitor *visitor, struct mst__journal_ev
     if (mst__visit_more(visitor)) { /* missing in the first journals */
         mst__visit_bool(visitor, &announcement->is_fixed);
     }
+    if (mst__visit_more(visitor)) { /* the same */
+        mst__visit_workers(visitor, announcement);
+    }
 }
 
 /* The two halves separately: both are small. */

@@ -135,6 +135,9 @@ static void visit_job(struct mst__visitor *visitor,
         mst__visit_bool(visitor, &authority->settings.is_fixed);
         mst__visit_u32(visitor, &authority->first_world);
     }
+    if (mst__visit_more(visitor)) { /* the same */
+        mst__visit_bool(visitor, &authority->settings.has_workers);
+    }
 }
 
 /* Flags as bits of one number. */
@@ -194,10 +197,12 @@ static void visit_member(struct mst__visitor *visitor,
     member->labels_count = (uint16_t)labels_count;
 }
 
-/* MEMBER, after its text. In the first journals all members have the expiry of the options. */
-static void visit_patience(struct mst__visitor *visitor,
-                           const struct mst__authority *authority,
-                           struct mst__authority_member *member)
+/* MEMBER, after its text. In the first journals all members have the expiry of the options, and no
+ * workers. */
+static void visit_member_late(struct mst__visitor *visitor,
+                              const struct mst__authority *authority,
+                              struct mst__authority_member *member,
+                              struct mst_bytes *role)
 {
     if (mst__visit_more(visitor)) {
         mst__visit_i64(visitor, &member->expiry_us);
@@ -205,6 +210,11 @@ static void visit_patience(struct mst__visitor *visitor,
     } else {
         member->expiry_us = authority->options.expiry_us;
         member->patience = 0;
+    }
+    if (mst__visit_more(visitor)) {
+        mst__visit_u32(visitor, &member->workers);
+        mst__visit_text(visitor, role);
+        mst__visit_worker_ranks(visitor, &member->worker_ranks);
     }
 }
 
@@ -271,12 +281,13 @@ static int write_member(struct mst__journal *journal,
     struct mst__authority_member copy = *member;
     bool is_ranked = mst__members_is_ranked(authority, member);
     bool has_driver = member->driver != NULL;
-    struct mst_bytes text = mst_bytes_of(member->text, member->text_size);
     mst__journal_make(&making, journal, MST_JOURNAL_MEMBER, job);
     visit_member(&making.visitor, &copy, &is_ranked, &has_driver);
     if (member->place != MST_PLACE_FREE) {
+        struct mst_bytes role = mst__authority_role(member);
+        struct mst_bytes text = mst_bytes_of(member->text, member->text_size - role.size - 1);
         mst__visit_text(&making.visitor, &text);
-        visit_patience(&making.visitor, authority, &copy);
+        visit_member_late(&making.visitor, authority, &copy, &role);
     }
     return mst__journal_made(&making);
 }
@@ -368,19 +379,35 @@ static bool text_is_whole(struct mst_bytes text, size_t labels_count)
            text.data[text.size - 1] == '\0' && pieces == 2 + 2 * labels_count;
 }
 
-/* Restore text, name and rank of @member, which is in the table. */
-static int member_settle(struct mst__authority *authority,
-                         struct mst__authority_member *member,
-                         struct mst_bytes text,
-                         bool is_ranked)
+static bool role_is_whole(struct mst_bytes role)
 {
-    char *copy = mst__malloc(text.size);
+    return role.size <= MST_AUTHORITY_ROLE_SIZE_MAX && memchr(role.data, '\0', role.size) == NULL;
+}
+
+static int member_set_text(struct mst__authority *authority,
+                           struct mst__authority_member *member,
+                           struct mst_bytes text,
+                           struct mst_bytes role)
+{
+    size_t size = text.size + role.size + 1;
+    char *copy = mst__malloc(size);
     if (copy == NULL) {
         return MST_ENOMEM;
     }
     memcpy(copy, text.data, text.size);
-    authority->memory_used += text.size;
-    mst__members_set_text(authority, member, copy, (uint16_t)text.size);
+    memcpy(copy + text.size, role.data, role.size);
+    copy[size - 1] = '\0';
+    authority->memory_used += size;
+    member->role_size = (uint16_t)role.size;
+    mst__members_set_text(authority, member, copy, (uint16_t)size);
+    return 0;
+}
+
+/* Restore name and rank of @member, which is in the table. */
+static int member_settle(struct mst__authority *authority,
+                         struct mst__authority_member *member,
+                         bool is_ranked)
+{
     int rv = 0;
     if (member->is_named) {
         struct mst_bytes name = mst__authority_name(member);
@@ -426,14 +453,15 @@ static int restore_member(struct mst__journal_state *state,
     bool is_ranked = false;
     bool has_driver = false;
     struct mst_bytes text = mst_bytes_of("", 0);
+    struct mst_bytes role = mst_bytes_of("", 0);
     visit_member(visitor, &member, &is_ranked, &has_driver);
     bool is_used = member.place != MST_PLACE_FREE;
     if (is_used) {
         mst__visit_text(visitor, &text);
-        visit_patience(visitor, authority, &member);
+        visit_member_late(visitor, authority, &member, &role);
     }
     bool is_valid = visitor->rv == 0 && state->members_left > 0 &&
-                    (!is_used || text_is_whole(text, member.labels_count));
+                    (!is_used || (text_is_whole(text, member.labels_count) && role_is_whole(role)));
     if (!is_valid) {
         return MST_EPROTO;
     }
@@ -450,7 +478,8 @@ static int restore_member(struct mst__journal_state *state,
         return 0;
     }
     member_count(authority, at);
-    return member_settle(authority, at, text, is_ranked);
+    rv = member_set_text(authority, at, text, role);
+    return rv == 0 ? member_settle(authority, at, is_ranked) : rv;
 }
 
 static int restore_ranks(struct mst__journal_state *state,

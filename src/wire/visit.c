@@ -176,6 +176,20 @@ void mst__visit_budget(struct mst__visitor *visitor, struct mst__budget *budget)
     budget->restarts_max = budget->is_limited ? restarts_max : 0;
 }
 
+void mst__visit_workers(struct mst__visitor *visitor, struct mst__announcement *announcement)
+{
+    mst__visit_u32(visitor, &announcement->workers);
+    mst__visit_text(visitor, &announcement->role);
+}
+
+void mst__visit_worker_ranks(struct mst__visitor *visitor, struct mst__worker_ranks *ranks)
+{
+    mst__visit_u32(visitor, &ranks->first);
+    mst__visit_u32(visitor, &ranks->world);
+    mst__visit_u32(visitor, &ranks->role_first);
+    mst__visit_u32(visitor, &ranks->role_world);
+}
+
 void mst__visit_failure(struct mst__visitor *visitor, struct mst__cause *cause)
 {
     mst__visit_u32(visitor, &cause->worker);

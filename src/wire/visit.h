@@ -42,6 +42,9 @@ void mst__visit_labels(struct mst__visitor *visitor,
                        struct mst__label *labels,
                        uint32_t *count);
 void mst__visit_budget(struct mst__visitor *visitor, struct mst__budget *budget);
+/* Those that a node brings, and their ranks in a round. */
+void mst__visit_workers(struct mst__visitor *visitor, struct mst__announcement *announcement);
+void mst__visit_worker_ranks(struct mst__visitor *visitor, struct mst__worker_ranks *ranks);
 void mst__visit_failure(struct mst__visitor *visitor, struct mst__cause *cause);
 void mst__visit_cause(struct mst__visitor *visitor, struct mst__job_end *end);
 void mst__visit_end(struct mst__visitor *visitor, struct mst__job_end *end);

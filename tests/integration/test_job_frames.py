@@ -67,10 +67,10 @@ def receive(wire, kind):
 
 
 def receive_sealed(wire, restarts=0):
-    """epoch, round, world, rank; restarts and why the round has begun are behind them"""
+    """epoch, round, world, rank; restarts, why it has begun and the ranks of workers follow"""
     body = receive(wire, SEALED)
     size, = struct.unpack("<I", body[20:24])
-    rank, told, start = struct.unpack("<III", body[24 + size:])
+    rank, told, start = struct.unpack("<III16x", body[24 + size:])
     assert told == restarts and 0 < start < 7, (told, start)
     return struct.unpack("<QqI", body[:20]) + (rank,)
 

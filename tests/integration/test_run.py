@@ -107,7 +107,9 @@ class Case(unittest.TestCase):
         goes = self.shell(script, "--node-rank", 1, nnodes="1:2", nproc=2, env={"SLOW": "1"})
         for agent in (stays, goes):
             agent.until("/4 0", count=2)
-        harness.wait_until(lambda: os.path.exists(self.path("pid.3")), "the slow worker")
+        pids = [self.path(f"pid.{rank}") for rank in (2, 3)]
+        harness.wait_until(lambda: all(os.path.exists(pid) and os.path.getsize(pid)
+                                       for pid in pids), "the slow workers")
         before()
         goes.signal(signal.SIGTERM)
         harness.wait_until(lambda: stays.events("exit"), "the failure beside the slow worker")
@@ -971,13 +973,29 @@ class Ranks(Case):
     def test_job_ends_meanwhile(self):
         """An agent ends at once with a job whose other node never says its role."""
         options = ("--nnodes", "2", "--rdzv-endpoint", self.endpoint, "--rdzv-id", self.run_id,
-                   "--rdzv-conf", f"{QUICK},max_restarts=0")
-        agent = self.shell("true", "--max-restarts", 0, nnodes="2")
+                   "--rdzv-backend", "c10d", "--rdzv-conf", f"{QUICK},max_restarts=0")
+        agent = self.shell("true", "--rdzv-backend", "c10d", "--max-restarts", 0, nnodes="2")
         other = Child(harness.MUSTER, "join", *options, "--", "sh", "-c", "sleep 0.3; exit 3")
         self.addCleanup(other.close)
         self.assertEqual(other.wait(), 3, other.stderr())
         self.assertEqual(agent.wait(), 3, agent.stderr())
         self.assertLess(agent.end - other.end, PROMPT_S)
+
+    def test_node_without_workers(self):
+        """Ranks depend on the workers of all nodes: one that does not say them is refused."""
+        agent = self.shell("true", nnodes="2")
+        status = [harness.MUSTER, "status", "--rdzv-endpoint", self.endpoint, "--rdzv-id",
+                  self.run_id]
+        harness.wait_until(lambda: subprocess.run(status, capture_output=True,
+                                                  check=False).returncode == OK, "the agent")
+        other = Child(harness.MUSTER, "join", "--nnodes", "2", "--rdzv-endpoint", self.endpoint,
+                      "--rdzv-id", self.run_id, "--rdzv-conf", f"{QUICK},node_name=mute")
+        self.addCleanup(other.close)
+        self.assertEqual(other.wait(), USAGE, other.stderr())
+        self.assertIn("node 'mute' does not say how many workers it starts", other.stderr())
+        second = self.shell("true", nnodes="2")
+        for node in (agent, second):
+            self.assertEqual(node.wait(), OK, node.stderr())
 
 
 class Backends(Case):

@@ -108,7 +108,7 @@ static void address_of_an_earlier_round(void **state)
     struct mst_rendezvous round = {.size = sizeof round, .round = 10, .world_size = 1};
     assert_int_equal(mst_store_prefix(root, mst_bytes_str("job.10"), &round.store, &err), 0);
     const struct mst__assign assign = {
-        .round = &round, .role = "default", .nproc = 1, .is_shared = true, .timeout_ms = 50};
+        .round = &round, .role = "default", .nproc = 1, .timeout_ms = 50};
     struct mst__assignment got;
     assert_int_equal(mst__assign(&assign, &got, &err), 0);
     assert_string_equal(got.master_addr, "last");
@@ -134,7 +134,7 @@ static void address_that_never_comes(void **state)
     struct mst_rendezvous round = {.size = sizeof round, .round = 0, .world_size = 1};
     assert_int_equal(mst_store_prefix(root, mst_bytes_str("job.0"), &round.store, &err), 0);
     const struct mst__assign assign = {
-        .round = &round, .role = "default", .nproc = 1, .is_shared = true, .timeout_ms = 20};
+        .round = &round, .role = "default", .nproc = 1, .timeout_ms = 20};
     struct mst__assignment got;
     int64_t begin_ms = mst__clock_ms();
     assert_int_equal(mst__assign(&assign, &got, &err), MST_ETIMEOUT);
@@ -144,6 +144,32 @@ static void address_that_never_comes(void **state)
     (void)snprintf(url, sizeof url, "%s/store", directory);
     (void)unlink(url); /* nothing was written */
     assert_int_equal(rmdir(directory), 0);
+}
+
+/* Ranks that came with the round are taken as they are, without the store. */
+static void ranks_of_the_round(void **state)
+{
+    (void)state;
+    const struct mst_rendezvous round = {.size = sizeof round,
+                                         .rank = 2,
+                                         .world_size = 4,
+                                         .master_addr = "host",
+                                         .master_port = 4321,
+                                         .first_worker = 5,
+                                         .workers = 9,
+                                         .role_first_worker = 3,
+                                         .role_workers = 7};
+    const struct mst__assign assign = {
+        .round = &round, .role = "default", .nproc = 2, .timeout_ms = 20};
+    struct mst__assignment got;
+    struct mst_err err;
+    assert_int_equal(mst__assign(&assign, &got, &err), 0);
+    assert_int_equal(got.first_rank, 5);
+    assert_int_equal(got.world_size, 9);
+    assert_int_equal(got.role_first_rank, 3);
+    assert_int_equal(got.role_world_size, 7);
+    assert_string_equal(got.master_addr, "host");
+    assert_int_equal(got.master_port, 4321);
 }
 
 /* In the form of json.dumps, so that nodes of both kinds have one role. */
@@ -239,6 +265,7 @@ int main(void)
         cmocka_unit_test(role_infos),
         cmocka_unit_test(assigned_ranks),
         cmocka_unit_test(prefix_sums),
+        cmocka_unit_test(ranks_of_the_round),
         cmocka_unit_test(roles_as_python_writes_them),
         cmocka_unit_test(timers),
         cmocka_unit_test(report),

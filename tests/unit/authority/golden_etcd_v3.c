@@ -56,6 +56,8 @@ static void make_node(size_t index, struct mst__etcd_v3_node *node)
     node->said.budget =
         (struct mst__budget){.is_limited = true, .restarts_max = 212, .window_us = 213};
     node->said.is_fixed = true;
+    node->said.workers = 216;
+    node->said.role = text("role");
     node->word = (struct mst__etcd_v3_word){
         .is_said = true, .is_finish = index == 2, .epoch = 214, .round = 215, .cause = cause()};
 }
@@ -63,9 +65,10 @@ static void make_node(size_t index, struct mst__etcd_v3_node *node)
 static char seat_a[] = "seat-a";
 static char seat_b[] = "seat-b";
 static char seat_c[] = "seat-c";
-static struct mst__etcd_v3_seat seats[] = {{301, seat_a},
-                                           {UINT64_C(0xfedcba9876543210), seat_b},
-                                           {302, seat_c}};
+static struct mst__etcd_v3_seat seats[] = {
+    {301, seat_a, {303, 304, 305, 306}},
+    {UINT64_C(0xfedcba9876543210), seat_b, {307, 308, 309, 310}},
+    {302, seat_c, {311, 312, 313, 314}}};
 static bool is_gone[] = {false, true, true};
 static bool is_finished[] = {true, false, false};
 
@@ -124,6 +127,7 @@ static struct mst__etcd_v3_letter letter(enum mst__etcd_v3_letter_kind kind)
         made.round = 502;
         made.rank = 503;
         (void)snprintf(made.name, sizeof made.name, "name");
+        made.worker_ranks = (struct mst__worker_ranks){504, 505, 506, 507};
     } else {
         made.code = kind == MST_ETCD_V3_LETTER_REFUSED ? MST_EINVAL : MST_EEXPELLED;
         (void)snprintf(made.text, sizeof made.text, "text");
@@ -167,6 +171,8 @@ static void tell_node(struct mst__buf *to, const struct mst__etcd_v3_node *node)
     TELL_UINT(to, said, budget.restarts_max);
     TELL_INT(to, said, budget.window_us);
     TELL_BOOL(to, said, is_fixed);
+    TELL_UINT(to, said, workers);
+    TELL_TEXT(to, said, role);
     TELL_BOOL(to, node, has_left);
     TELL_BOOL(to, node, word.is_said);
     if (node->word.is_said) {
@@ -194,8 +200,12 @@ static void tell_round(struct mst__buf *to, const struct mst__etcd_v3_round *rou
     TELL_UINT(to, round, first_world);
     TELL_BOOL(to, round, is_sharded);
     for (uint32_t rank = 0; round->seats != NULL && rank < round->world; rank++) {
-        golden_line(to, "seat %" PRIu32 " '%s' %" PRIx64, rank, round->seats[rank].name,
-                    round->seats[rank].session);
+        const struct mst__etcd_v3_seat *seat = &round->seats[rank];
+        golden_line(to, "seat %" PRIu32 " '%s' %" PRIx64, rank, seat->name, seat->session);
+        TELL_UINT(to, seat, worker_ranks.first);
+        TELL_UINT(to, seat, worker_ranks.world);
+        TELL_UINT(to, seat, worker_ranks.role_first);
+        TELL_UINT(to, seat, worker_ranks.role_world);
     }
     TELL_CHARS(to, round, address);
     TELL_UINT(to, round, waiting);
@@ -229,6 +239,10 @@ static void tell_letter(struct mst__buf *to, const struct mst__etcd_v3_letter *f
     TELL_INT(to, from, round);
     TELL_UINT(to, from, rank);
     TELL_CHARS(to, from, name);
+    TELL_UINT(to, from, worker_ranks.first);
+    TELL_UINT(to, from, worker_ranks.world);
+    TELL_UINT(to, from, worker_ranks.role_first);
+    TELL_UINT(to, from, worker_ranks.role_world);
     TELL_INT(to, from, code);
     TELL_CHARS(to, from, text);
 }

@@ -582,8 +582,10 @@ static void options(void **state)
     assert_string_equal(settings.rank_by, "");
     assert_true(settings.pinned_rank == MST_AUTHORITY_RANK_NONE);
     assert_null(settings.node_name);
-    struct mst_params *params =
-        new_params("host:1", 1, 4, "labels= rack=r1 ; host=a=b ;x=,rank_by= rack ; host ,rank=3");
+    assert_int_equal(settings.workers, 0);
+    struct mst_params *params = new_params("host:1", 1, 4,
+                                           "labels= rack=r1 ; host=a=b ;x=,rank_by= rack ; host "
+                                           ",rank=3,workers=4096,role=a b");
     assert_ok(mst__muster_read(params, &settings, &err));
     assert_int_equal(settings.labels_count, 3);
     assert_bytes_str(settings.labels[0].key, "rack");
@@ -592,6 +594,8 @@ static void options(void **state)
     assert_bytes_str(settings.labels[2].value, "");
     assert_string_equal(settings.rank_by, "rack,host");
     assert_int_equal(settings.pinned_rank, 3);
+    assert_int_equal(settings.workers, MST_NPROC_MAX);
+    assert_string_equal(settings.role, "a b");
     mst_params_free(params);
 }
 
@@ -608,6 +612,9 @@ static void wrong_options(void **state)
         {"rank=4", "rank"},
         {"rank=-2", "rank"},
         {"rank=x", "rank"},
+        {"workers=-1", "workers"},
+        {"workers=4097", "workers"},
+        {"role=a\tb", "role"},
         {"node_name=a b", "node_name"},
         {"nodename=x", "node_name"},
         {"zzzzzzzz=x", "max_restarts…"},

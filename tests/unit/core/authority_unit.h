@@ -101,12 +101,22 @@ static inline const char *member_text(const struct mst__authority_member *member
     return member == NULL ? "?" : (const char *)mst__authority_name(member).data;
 }
 
+/* If nodes say their workers: " [first of world, first in the role of its world]". */
+static inline void run_print_workers(struct unit_run *run, const struct mst__worker_ranks *ranks)
+{
+    if (run->authority.settings.has_workers) {
+        run_print(run, " [%" PRIu32 " of %" PRIu32 ", %" PRIu32 " of %" PRIu32 "]", ranks->first,
+                  ranks->world, ranks->role_first, ranks->role_world);
+    }
+}
+
 static inline void run_print_holders(struct unit_run *run)
 {
     uint32_t cursor = 0;
     const struct mst__authority_member *member;
     while ((member = mst__authority_next_holder(&run->authority, &cursor)) != NULL) {
         run_print(run, " %s=%" PRIu32, member_text(member), member->rank);
+        run_print_workers(run, &member->worker_ranks);
     }
 }
 
@@ -122,6 +132,7 @@ static inline void run_print_effect(struct unit_run *run,
                 run_print_holders(run);
             } else {
                 run_print(run, " %s=%" PRIu32, to, effect->rank);
+                run_print_workers(run, &effect->worker_ranks);
             }
             if (run->has_starts) {
                 run_print(run, ", %" PRIu32 " %s", effect->restarts,

@@ -527,7 +527,7 @@ static void malformed(void **state)
     memset(long_text, 'x', sizeof long_text);
     struct mst__label labels[MST_AUTHORITY_LABELS_MAX + 1];
     for (size_t i = 0; i < COUNT(labels); i++) {
-        labels[i] = (struct mst__label){mst_bytes_str("k"), mst_bytes_of(long_text, 60)};
+        labels[i] = (struct mst__label){mst_bytes_str("k"), mst_bytes_of(long_text, 61)};
     }
     for (int i = 0; i < 14; i++) {
         struct mst__announcement said = run_announcement(&run, "a");

@@ -400,6 +400,96 @@ static void fixed_for_all(void **state)
     run_close(&run);
 }
 
+/* --- workers --- */
+
+static void join_with(struct unit_run *run, const char *name, uint32_t workers, const char *role)
+{
+    struct mst__announcement said = run_announcement(run, name);
+    said.claim = run_claim(run, name);
+    said.workers = workers;
+    said.role = mst_bytes_str(role);
+    if (run_say(run, &said) != 0) {
+        fail_msg("'%s' was refused: %s", name, run->err.msg);
+    }
+}
+
+/* Through all nodes and through those of a role, in the order of the nodes' ranks. */
+static void workers_are_numbered(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 4, 4);
+    join_with(&run, "d", 4, "b");
+    join_with(&run, "c", 3, "");
+    join_with(&run, "b", 2, "a");
+    join_with(&run, "a", 1, "b");
+    assert_told(&run, "sealed 7/1 of 4 at a a=0 [0 of 10, 0 of 5] b=1 [1 of 10, 0 of 2] "
+                      "c=2 [3 of 10, 0 of 3] d=3 [6 of 10, 1 of 5]; ");
+    /* A node that has not heard of the round is told its own part. */
+    struct mst__announcement said = run_announcement(&run, "d");
+    said.workers = 4;
+    said.role = mst_bytes_str("b");
+    assert_int_equal(run_say(&run, &said), 0);
+    assert_told(&run, "sealed 7/1 of 4 at a d=3 [6 of 10, 1 of 5]; ");
+    /* The next round counts what its nodes say now. */
+    join_with(&run, "a", 1, "b");
+    join_with(&run, "b", 1, "b");
+    join_with(&run, "c", 1, "b");
+    join_with(&run, "d", 7, "b");
+    assert_told(&run, "reopened 2 returned a; sealed 7/2 of 4 at a a=0 [0 of 10, 0 of 10] "
+                      "b=1 [1 of 10, 1 of 10] c=2 [2 of 10, 2 of 10] d=3 [3 of 10, 3 of 10]; ");
+    run_close(&run);
+}
+
+/* In the same round, a new announcement does not change what was told. */
+static void workers_stay_in_a_round(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 2);
+    join_with(&run, "a", 1, "");
+    join_with(&run, "b", 2, "");
+    assert_told(&run, "sealed 7/1 of 2 at a a=0 [0 of 3, 0 of 3] b=1 [1 of 3, 1 of 3]; ");
+    struct mst__announcement said = run_announcement(&run, "b");
+    said.workers = 9;
+    assert_int_equal(run_say(&run, &said), 0);
+    assert_told(&run, "sealed 7/1 of 2 at a b=1 [1 of 3, 1 of 3]; ");
+    run_close(&run);
+}
+
+static void workers_are_said_by_all_or_none(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 4);
+    run_join(&run, "a");
+    struct mst__announcement said = run_announcement(&run, "b");
+    said.workers = 2;
+    assert_int_equal(run_say(&run, &said), MST_EINVAL);
+    assert_int_equal(run.refusal, MST_REFUSAL_SETTINGS);
+    assert_string_equal(run.err.msg,
+                        "node 'b' says how many workers it starts, and node 'a' of this run does "
+                        "not; all have to agree (an older muster does not say)");
+    run_close(&run);
+    run_init(&run, 2, 4);
+    join_with(&run, "a", 1, "");
+    said = run_announcement(&run, "b");
+    assert_int_equal(run_say(&run, &said), MST_EINVAL);
+    assert_string_equal(run.err.msg,
+                        "node 'b' does not say how many workers it starts, and node 'a' of this "
+                        "run does; all have to agree (an older muster does not say)");
+    said.workers = MST_NPROC_MAX + 1;
+    assert_int_equal(run_say(&run, &said), MST_EINVAL);
+    assert_int_equal(run.refusal, MST_REFUSAL_MALFORMED);
+    said.workers = MST_NPROC_MAX;
+    said.role = mst_bytes_str("a\tb");
+    assert_int_equal(run_say(&run, &said), MST_EINVAL);
+    assert_int_equal(run.refusal, MST_REFUSAL_MALFORMED);
+    said.role = mst_bytes_str("a b");
+    assert_int_equal(run_say(&run, &said), 0);
+    run_close(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -411,6 +501,9 @@ int main(void)
         cmocka_unit_test(fixed_after_a_restart),
         cmocka_unit_test(fixed_by_an_older_round),
         cmocka_unit_test(fixed_for_all),
+        cmocka_unit_test(workers_are_numbered),
+        cmocka_unit_test(workers_stay_in_a_round),
+        cmocka_unit_test(workers_are_said_by_all_or_none),
     };
     return MST_RUN_TESTS(tests);
 }

@@ -409,6 +409,45 @@ static void does_not_grow(void **state)
     effects_are("");
 }
 
+/* A server that does not number workers would leave a launcher without their ranks. */
+static void workers_need_ranks(void **state)
+{
+    (void)state;
+    static const struct {
+        struct mst__worker_ranks ranks;
+        int code; /* 0 = accepted */
+    } told[] = {
+        {{0, 0, 0, 0}, MST_ENOTSUP}, /* an older muster decides behind an etcd */
+        {{0, 3, 0, 3}, 0},
+        {{1, 4, 1, 4}, 0},
+        {{1, 3, 0, 3}, MST_EPROTO},
+        {{0, 3, 1, 3}, MST_EPROTO},
+        {{0, 2, 0, 2}, MST_EPROTO},
+        {{UINT32_MAX, UINT32_MAX, 0, 3}, MST_EPROTO},
+        {{0, UINT32_MAX, 0, UINT32_MAX}, MST_EPROTO},
+    };
+    for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) {
+        (void)reset(NULL);
+        member.options.self.workers = 3;
+        want(INT64_MAX);
+        announced_as(false);
+        hear_welcome(MST_JOB_VERSION_WORKERS);
+        hear((struct mst__job_message){
+            .type = MST_JOB_SEALED,
+            .u.round = {
+                .epoch = 9, .round = 1, .world = 2, .rank = 1, .worker_ranks = told[i].ranks}});
+        effects_are(told[i].code == 0 ? "sealed" : "failed send:leave disconnect");
+        assert_int_equal(member.err.code, told[i].code);
+    }
+    (void)reset(NULL);
+    member.options.self.workers = 3;
+    want(INT64_MAX);
+    announced_as(false);
+    hear_welcome(MST_JOB_VERSION_WORKERS - 1);
+    effects_are("failed send:leave disconnect");
+    assert_int_equal(member.err.code, MST_ENOTSUP);
+}
+
 static void news_of_a_round_make_it_announce_again(void **state)
 {
     (void)state;
@@ -642,6 +681,7 @@ int main(void)
         cmocka_unit_test_setup(finished_before_it_came, reset),
         cmocka_unit_test_setup(asks_for_a_new_job, reset),
         cmocka_unit_test_setup(does_not_grow, reset),
+        cmocka_unit_test_setup(workers_need_ranks, reset),
         cmocka_unit_test_setup(news_of_a_round_make_it_announce_again, reset),
         cmocka_unit_test_setup(fast_rounds_are_followed_by_no_pauses, reset),
         cmocka_unit_test_setup(endless_news_are_followed_by_pauses, reset),

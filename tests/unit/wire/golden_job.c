@@ -59,7 +59,9 @@ static struct mst__job_message announce(bool is_new)
              .claim = {.epoch = 113, .round = 114, .world = 115, .rank = 116, .holds = is_new},
              .has_wall = !is_new,
              .wall_us = -117,
-             .is_fixed = !is_new},
+             .is_fixed = !is_new,
+             .workers = 118,
+             .role = text("role")},
         .is_new = is_new,
     };
     return message;
@@ -120,6 +122,7 @@ static struct mst__job_message in_round(enum mst__job_type type)
         message.u.round.rank = 405;
         message.u.round.restarts = 406;
         message.u.round.start = MST_JOB_START_FAILED;
+        message.u.round.worker_ranks = (struct mst__worker_ranks){407, 408, 409, 410};
     }
     return message;
 }
@@ -320,6 +323,8 @@ static void tell_announce(struct mst__buf *to,
     TELL_INT(to, node, wall_us);
     TELL_BOOL(to, node, is_fixed);
     TELL_BOOL(to, said, is_new);
+    TELL_UINT(to, node, workers);
+    TELL_TEXT(to, node, role);
 }
 
 static void tell_lost(struct mst__buf *to, const struct mst__job_lost *said)
@@ -372,6 +377,10 @@ static void tell_round(struct mst__buf *to, const struct mst__job_round *said, b
         TELL_TEXT(to, said, address);
         TELL_UINT(to, said, restarts);
         TELL_UINT(to, said, start);
+        TELL_UINT(to, said, worker_ranks.first);
+        TELL_UINT(to, said, worker_ranks.world);
+        TELL_UINT(to, said, worker_ranks.role_first);
+        TELL_UINT(to, said, worker_ranks.role_world);
     }
 }
 

@@ -57,6 +57,8 @@ static struct mst__journal_event event_at(enum mst__authority_event_kind kind)
         .has_wall = kind == MST_AUTHORITY_EVENT_ANNOUNCED,
         .wall_us = -736,
         .wall_here_us = -737,
+        .workers = 738,
+        .role = text("role"),
     };
     record.is_starved = kind == MST_AUTHORITY_EVENT_ANNOUNCED;
     return record;
@@ -93,6 +95,8 @@ static void tell_announcement(struct mst__buf *to,
     TELL_UINT(to, said, budget.restarts_max);
     TELL_INT(to, said, budget.window_us);
     TELL_BOOL(to, said, is_fixed);
+    TELL_UINT(to, said, workers);
+    TELL_TEXT(to, said, role);
 }
 
 static void tell_event(struct mst__buf *to, const struct mst__journal_event *record)
@@ -193,6 +197,7 @@ static void make_distinct(struct mst__authority *authority, bool is_late)
     authority->round_start = MST_JOB_START_LEFT;
     authority->first_world = 15;
     authority->settings.is_fixed = is_late;
+    authority->settings.has_workers = !is_late;
     authority->settings.last_call_us = 110000016;
     authority->settings.budget =
         (struct mst__budget){.is_limited = true, .restarts_max = 17, .window_us = 18};
@@ -219,6 +224,8 @@ static void make_distinct(struct mst__authority *authority, bool is_late)
         }
         member->skew_us = -1400 - (int64_t)i;
         member->has_skew = i % 2 == 0;
+        member->workers = 1500 + i;
+        member->worker_ranks = (struct mst__worker_ranks){1600 + i, 1700 + i, 1800 + i, 1900 + i};
         member->expelled = member->place == MST_PLACE_GONE ? 2 : 1;
         member->driver = member->driver == NULL ? NULL : (void *)(uintptr_t)member->contact;
     }
@@ -385,6 +392,7 @@ static void tell_job(struct mst__buf *to, const struct mst__authority *authority
     TELL_UINT(to, authority, round_start);
     TELL_BOOL(to, authority, settings.is_fixed);
     TELL_UINT(to, authority, first_world);
+    TELL_BOOL(to, authority, settings.has_workers);
 }
 
 static void tell_member(struct mst__buf *to,
@@ -433,6 +441,13 @@ static void tell_member(struct mst__buf *to,
     }
     TELL_INT(to, member, expiry_us);
     TELL_UINT(to, member, patience);
+    struct mst_bytes role = mst__authority_role(member);
+    golden_line(to, "workers %" PRIu32 " of role '%.*s'", member->workers, (int)role.size,
+                (const char *)role.data);
+    TELL_UINT(to, member, worker_ranks.first);
+    TELL_UINT(to, member, worker_ranks.world);
+    TELL_UINT(to, member, worker_ranks.role_first);
+    TELL_UINT(to, member, worker_ranks.role_world);
 }
 
 static void tell_lists(struct mst__buf *to, const struct mst__authority *authority)

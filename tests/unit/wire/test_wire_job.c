@@ -43,7 +43,9 @@ static struct mst__job_message make_announce(void)
                          .claim = {.epoch = 9, .round = 8, .world = 4, .rank = 3, .holds = true},
                          .has_wall = true,
                          .wall_us = -5,
-                         .is_fixed = true},
+                         .is_fixed = true,
+                         .workers = 8,
+                         .role = text("trainer")},
         .is_new = true,
     };
     return message;
@@ -335,16 +337,25 @@ static void fields_of_the_end(void **state)
     }
 }
 
-/* How many bytes of @message the fifth version has added, or a release of it. */
+/* How many bytes of @message the sixth version has added. */
+static size_t added_sixth(const struct mst__job_message *message)
+{
+    return message->type == MST_JOB_ANNOUNCE ? 4 + 4 + 7
+           : message->type == MST_JOB_SEALED ? 4 * 4
+                                             : 0;
+}
+
+/* How many the fifth one has, or a release of it, too. */
 static size_t added_fifth(const struct mst__job_message *message)
 {
-    return message->type == MST_JOB_ANNOUNCE || message->type == MST_JOB_JOBS_TOLD ? 1 : 0;
+    bool has_one = message->type == MST_JOB_ANNOUNCE || message->type == MST_JOB_JOBS_TOLD;
+    return added_sixth(message) + (has_one ? 1 : 0);
 }
 
 /* How many the fourth one has, too. */
 static size_t added_fourth(const struct mst__job_message *message)
 {
-    return message->type == MST_JOB_SEALED        ? 4 + 4
+    return message->type == MST_JOB_SEALED        ? 4 + 4 + added_fifth(message)
            : message->type == MST_JOB_STATUS_TOLD ? 4
                                                   : added_fifth(message);
 }
@@ -479,6 +490,10 @@ static void third_version(void **state)
             assert_true(message.u.announce.announcement.is_fixed);
             assert_true(earlier.u.announce.is_new);
             assert_false(earlier.u.announce.announcement.is_fixed);
+            assert_int_equal(message.u.announce.announcement.workers, 8);
+            assert_bytes_str(message.u.announce.announcement.role, "trainer");
+            assert_int_equal(earlier.u.announce.announcement.workers, 0);
+            assert_int_equal(earlier.u.announce.announcement.role.size, 0);
         } else if (message.type == MST_JOB_JOBS_TOLD) {
             assert_true(message.u.list.gives_way);
             assert_bytes_str(earlier.u.list.jobs, "packed");
@@ -524,7 +539,7 @@ static void packed_lists(void **state)
     mst__buf_close(&buf);
 }
 
-static void rank_is_patched(void **state)
+static void ranks_are_patched(void **state)
 {
     (void)state;
     struct mst__job_message said = {.type = MST_JOB_SEALED,
@@ -537,7 +552,8 @@ static void rank_is_patched(void **state)
                                                 .start = MST_JOB_START_LOST}};
     struct mst__buf frame;
     write_message(&frame, &said);
-    mst__job_patch_rank(frame.memory + frame.start, mst__buf_size(&frame), 65537);
+    mst__job_patch_ranks(frame.memory + frame.start, mst__buf_size(&frame), 65537,
+                         &(struct mst__worker_ranks){11, 12, 13, 14});
     struct mst__job_message message;
     read_message(mst__buf_bytes(&frame), &message);
     assert_int_equal(message.u.round.rank, 65537);
@@ -545,6 +561,10 @@ static void rank_is_patched(void **state)
     assert_int_equal(message.u.round.restarts, 7);
     assert_int_equal(message.u.round.start, MST_JOB_START_LOST);
     assert_bytes_str(message.u.round.address, "a:1");
+    assert_int_equal(message.u.round.worker_ranks.first, 11);
+    assert_int_equal(message.u.round.worker_ranks.world, 12);
+    assert_int_equal(message.u.round.worker_ranks.role_first, 13);
+    assert_int_equal(message.u.round.worker_ranks.role_world, 14);
     mst__buf_close(&frame);
 }
 
@@ -591,7 +611,9 @@ static void too_short_and_too_long(void **state)
         for (size_t size = MST_JOB_HEAD_SIZE; size < whole && !has_rest; size++) {
             if (size == whole - added_size(&messages[i]) ||
                 size == whole - added_last(&messages[i]) ||
-                size == whole - added_fourth(&messages[i])) {
+                size == whole - added_fourth(&messages[i]) ||
+                size == whole - added_fifth(&messages[i]) ||
+                size == whole - added_sixth(&messages[i])) {
                 continue;
             }
             mst__store_u32(frame.memory + frame.start, (uint32_t)size - 4);
@@ -827,7 +849,7 @@ int main(void)
         cmocka_unit_test(second_version),
         cmocka_unit_test(third_version),
         cmocka_unit_test(packed_lists),
-        cmocka_unit_test(rank_is_patched),
+        cmocka_unit_test(ranks_are_patched),
         cmocka_unit_test(cut_off),
         cmocka_unit_test(too_short_and_too_long),
         cmocka_unit_test(bits_turned),
