@@ -82,6 +82,19 @@ typedef int (*mst_handler_creator)(const struct mst_params *params,
                                    struct mst_handler **ret_handler,
                                    struct mst_err *reterr);
 
+/** What a backend is and can do, as bits, for launchers and commands, which know backends only by
+ * this word and by their options. Numbers are ABI: append, never renumber. */
+enum mst_capability {
+    MST_BACKEND_SERVER = 1,     /* the endpoint is a server of muster or PyTorch */
+    MST_BACKEND_ETCD = 2,       /* the endpoint is an etcd */
+    MST_BACKEND_SHARED = 4,     /* nodes of PyTorch may be in the job */
+    MST_BACKEND_GIVEN = 8,      /* the nodes and their ranks are given, and never change */
+    MST_BACKEND_NAMES = 16,     /* nodes have names, which mst_status_job tells */
+    MST_BACKEND_REASONS = 32,   /* who closes a job may give a reason, which all nodes are told */
+    MST_BACKEND_LISTS = 64,     /* the server lists its jobs: mst_status_jobs */
+    MST_BACKEND_COMMANDS = 128, /* launchers take commands: ps, logs, drain, restart */
+};
+
 /** A backend, as its author describes it. */
 struct mst_backend {
     size_t size;      /* sizeof(struct mst_backend), see mst_backend_init */
@@ -94,6 +107,7 @@ struct mst_backend {
      * creator looks at the options itself. */
     const char *const *options;
     size_t options_count;
+    uint32_t capabilities; /* of enum mst_capability; 0 = none */
 };
 
 /** Clear @backend and set its size. @size is `sizeof *backend`. Thread-safe; cannot fail. */
@@ -107,6 +121,10 @@ MST_API void mst_backend_init(struct mst_backend *backend, size_t size);
  * many backends), MST_ENOTSUP (fields that this library does not know), MST_ENOMEM. From any
  * thread. */
 MST_API int mst_registry_add(const struct mst_backend *backend, struct mst_err *reterr);
+
+/** The capabilities of @backend, as bits of enum mst_capability; 0 if there is no such backend.
+ * Thread-safe. */
+MST_API uint32_t mst_backend_capabilities(const char *backend);
 
 #ifdef __cplusplus
 }

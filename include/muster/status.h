@@ -128,6 +128,9 @@ struct mst_status {
  * Take a snapshot of the job that @params name, within @timeout_ms. @params need no limits; a
  * record does not contain them, so that the number of missing nodes is unknown without.
  *
+ * Of a custom backend, @ret_status has only what a handler of it tells: whether the job is closed,
+ * and in the summary how many nodes wait.
+ *
  * Returns 0, also if there is no such job (`exists` is false); MST_ENOTSUP: backend `static`, or
  * the server does not serve jobs; MST_EINVAL: unknown backend or invalid option; MST_ESTATE: the
  * stored data is not a rendezvous; MST_ECONN, MST_ERESOLVE, MST_ETIMEOUT, MST_EAUTH, MST_EPROTO,

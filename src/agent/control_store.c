@@ -10,16 +10,16 @@
 #include "base/mem.h"
 #include "handler/etcd_settings.h"
 #include "handler/params.h"
+#include "handler/registry.h"
 #include "handler/settings.h"
 #include "store/store.h"
 
 enum mst__control_kind_of_store mst__control_store_kind(const char *backend)
 {
-    if (strcmp(backend, "etcd-v3") == 0) {
-        return MST_CONTROL_ETCD;
+    if (!mst__backend_can(backend, MST_BACKEND_COMMANDS)) {
+        return MST_CONTROL_NOWHERE;
     }
-    bool has_server = strcmp(backend, "muster") == 0 || strcmp(backend, "c10d") == 0;
-    return has_server ? MST_CONTROL_SERVER : MST_CONTROL_NOWHERE;
+    return mst__backend_can(backend, MST_BACKEND_ETCD) ? MST_CONTROL_ETCD : MST_CONTROL_SERVER;
 }
 
 /* --- at a server --- */

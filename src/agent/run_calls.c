@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "handler/handler.h"
+#include "handler/registry.h"
 #include "store/store.h"
 
 /* Prefix of the key of a failure's report; the node's rank follows. */
@@ -36,9 +37,7 @@ static struct mst_bytes block_key(int64_t rank, char text[KEY_SIZE])
 
 bool mst__run_is_shared(const struct mst__run *run)
 {
-    const char *backend = run->settings->backend;
-    return strcmp(backend, "c10d") == 0 || strcmp(backend, "etcd-v2") == 0 ||
-           strcmp(backend, "etcd") == 0 || strcmp(backend, "static") == 0;
+    return mst__backend_can(run->settings->backend, MST_BACKEND_SHARED);
 }
 
 static int assign(struct mst__call *call)

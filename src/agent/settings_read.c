@@ -12,6 +12,7 @@
 #include "base/number.h"
 #include "base/signal_name.h"
 #include "base/unicode.h"
+#include "handler/registry.h"
 
 #define PORT_STATIC 29500
 #define DURATION_MS_MAX ((int64_t)10 * 365 * 86400 * 1000)
@@ -314,15 +315,15 @@ static int read_rendezvous(struct mst__run_settings *settings, struct mst_err *r
         value_of(settings, MST_SETTING_RDZV_ENDPOINT)->source == MST_SOURCE_SCHEDULER &&
         settings->nodes_max == 1;
     bool has_endpoint = settings->endpoint[0] != '\0' && !is_scheduled;
-    bool is_static = strcmp(settings->backend, "static") == 0;
+    bool is_given = mst__backend_can(settings->backend, MST_BACKEND_GIVEN);
     if (is_on(settings, MST_SETTING_STANDALONE)) {
         return be_standalone(settings, value_of(settings, MST_SETTING_STANDALONE)->origin, reterr);
     }
     bool is_default = value_of(settings, MST_SETTING_RDZV_BACKEND)->source == MST_SOURCE_DEFAULT;
-    if (!has_endpoint && !has_master && settings->nodes_max == 1 && (is_default || is_static)) {
+    if (!has_endpoint && !has_master && settings->nodes_max == 1 && (is_default || is_given)) {
         return be_standalone(settings, "one node and no endpoint", reterr);
     }
-    if ((has_master || (!has_endpoint && is_static)) && endpoint_of_master(settings, reterr) != 0) {
+    if ((has_master || (!has_endpoint && is_given)) && endpoint_of_master(settings, reterr) != 0) {
         return reterr == NULL ? MST_EINVAL : reterr->code;
     }
     bool is_url = strstr(settings->endpoint, "://") != NULL;

@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "cli/rdzv.h"
+#include "handler/registry.h"
 
 #define COMMAND "muster close"
 
@@ -33,7 +34,7 @@ static int close_with(const struct mst__rdzv *rdzv,
     char owner[300];
     struct mst_err err;
     const char *backend = mst_params_backend(params);
-    bool has_reason = strcmp(backend, "muster") == 0 || strcmp(backend, "etcd-v3") == 0;
+    bool has_reason = mst__backend_can(backend, MST_BACKEND_REASONS);
     if (reason != NULL && !has_reason) {
         return mst__cli_usage_error(COMMAND, "--reason: backend '%.40s' cannot store one", backend);
     }

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "base/unicode.h"
 #include "cli/log.h"
+#include "handler/registry.h"
 
 #define TIMEOUT_MS 10000 /* of each step */
 
@@ -566,8 +567,7 @@ static int stop(const struct mst__cli_job *job, const char *argument, void *arg)
     (void)gethostname(host, sizeof host - 1); /* on failure, the name is empty */
     (void)snprintf(owner, sizeof owner, "muster stop, %.120s%s%s", user == NULL ? "" : user,
                    user == NULL ? "" : "@", host); /* fits */
-    const char *backend = mst_params_backend(job->params);
-    bool has_reason = strcmp(backend, "muster") == 0 || strcmp(backend, "etcd-v3") == 0;
+    bool has_reason = mst__backend_can(mst_params_backend(job->params), MST_BACKEND_REASONS);
     int rv =
         mst_status_close(job->params, has_reason ? reason : NULL, owner, job->timeout_ms, &err);
     rv = rv == 0 ? await_end(job, &err) : rv;

@@ -26,6 +26,7 @@
 #include "cli/rdzv.h"
 #include "cli/waiting.h"
 #include "handler/handler.h"
+#include "handler/registry.h"
 
 #define COMMAND "muster join"
 
@@ -698,7 +699,7 @@ static bool set_serve(struct join *join, int *ret_exit)
     if (!is_word) {
         *ret_exit = mst__cli_usage_error(COMMAND, "--serve: '%s' is not auto, never or always",
                                          join->serve);
-    } else if (strcmp(backend, "muster") != 0 && strcmp(backend, "c10d") != 0) {
+    } else if (!mst__backend_has_option(backend, "serve")) {
         *ret_exit = mst__cli_usage_error(COMMAND, "--serve: nodes of backend '%.40s' do not serve",
                                          backend);
         is_word = false;
@@ -714,7 +715,7 @@ static bool set_new(struct join *join, int *ret_exit)
 {
     const char *backend = mst_params_backend(join->params);
     struct mst_err err;
-    if (strcmp(backend, "muster") != 0) {
+    if (!mst__backend_has_option(backend, "new")) {
         *ret_exit = mst__cli_usage_error(
             COMMAND, "--new: backend '%.40s' keeps old jobs; choose another --rdzv-id", backend);
         return false;
@@ -730,7 +731,7 @@ static bool set_expect(struct join *join, int *ret_exit)
 {
     const char *backend = mst_params_backend(join->params);
     struct mst_err err;
-    if (!mst__rdzv_has_names(backend)) {
+    if (!mst__backend_can(backend, MST_BACKEND_NAMES)) {
         *ret_exit = mst__cli_usage_error(
             COMMAND, "--expect: nodes of backend '%.40s' have no names", backend);
         return false;

@@ -10,6 +10,7 @@
 #include "base/number.h"
 #include "cli/log.h"
 #include "handler/host.h"
+#include "handler/registry.h"
 #include "handler/settings.h"
 
 /* How long the program that has a port may take to identify itself. */
@@ -131,7 +132,7 @@ int mst__rdzv_fail(const struct mst__rdzv *rdzv,
     int exit_code = mst__cli_fail(&told);
     const char *backend = params == NULL ? "" : mst_params_backend(params);
     struct mst__c10d place;
-    if ((strcmp(backend, "muster") == 0 || strcmp(backend, "c10d") == 0) &&
+    if (mst__backend_can(backend, MST_BACKEND_SERVER) &&
         mst__c10d_read(params, &place, NULL) == 0 && !place.is_file) {
         mst__rdzv_advise(err, &place.endpoint);
     }
@@ -141,11 +142,6 @@ int mst__rdzv_fail(const struct mst__rdzv *rdzv,
 const char *mst__rdzv_backend(const struct mst__rdzv *rdzv)
 {
     return rdzv->backend == NULL ? "muster" : rdzv->backend;
-}
-
-bool mst__rdzv_has_names(const char *backend)
-{
-    return strcmp(backend, "etcd") != 0 && strcmp(backend, "static") != 0;
 }
 
 bool mst__rdzv_is_url(const struct mst__rdzv *rdzv)

@@ -58,9 +58,6 @@ bool mst__rdzv_is_url(const struct mst__rdzv *rdzv);
 /* The backend of the options, or the default. */
 const char *mst__rdzv_backend(const struct mst__rdzv *rdzv);
 
-/* Whether nodes of @backend have names, for --expect. */
-bool mst__rdzv_has_names(const char *backend);
-
 /* Make parameters from the options; @nodes_max 0 = not given, which is enough for a status or if a
  * URL has the limits. Returns true, or false after an error that has been printed, with the exit
  * code in @ret_exit. */

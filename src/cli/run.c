@@ -18,6 +18,7 @@
 #include "cli/run_hosts.h"
 #include "cli/run_options.h"
 #include "cli/waiting.h"
+#include "handler/registry.h"
 
 #define COMMAND "muster run"
 
@@ -26,19 +27,6 @@
 
 /* --- parameters of the rendezvous --- */
 
-/* Whether the backend has the option @name. */
-static bool has_option(const struct mst__run_settings *settings, const char *name)
-{
-    size_t count = 0;
-    const char *const *names = mst_backend_options(settings->backend, &count);
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(names[i], name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Set the option @name, if the backend has it. */
 static int set_option(const struct mst__run_settings *settings,
                       struct mst_params *params,
@@ -46,7 +34,9 @@ static int set_option(const struct mst__run_settings *settings,
                       const char *value,
                       struct mst_err *reterr)
 {
-    return has_option(settings, name) ? mst_params_set(params, name, value, reterr) : 0;
+    return mst__backend_has_option(settings->backend, name)
+               ? mst_params_set(params, name, value, reterr)
+               : 0;
 }
 
 static int set_budget(const struct mst__run_settings *settings,
@@ -309,18 +299,18 @@ static int run(const struct mst__run_settings *settings)
 /* Returns an error for settings that contradict each other or the backend, or NULL. */
 static const char *refused(const struct mst__run_settings *settings)
 {
-    bool is_static = strcmp(settings->backend, "static") == 0;
-    if (is_static && settings->max_restarts > 0) {
-        return "--max-restarts: nodes of backend static cannot restart together; use muster";
+    const char *backend = settings->backend;
+    bool is_given = mst__backend_can(backend, MST_BACKEND_GIVEN);
+    if (settings->max_restarts > 0 && is_given) {
+        return "--max-restarts: nodes of this backend cannot restart together; use muster";
     }
-    bool has_authority =
-        strcmp(settings->backend, "muster") == 0 || strcmp(settings->backend, "etcd-v3") == 0;
-    if (settings->on_join == MST_ON_JOIN_NEVER && !has_authority && !is_static) {
+    if (settings->on_join == MST_ON_JOIN_NEVER && !is_given &&
+        !mst__backend_has_option(backend, "grow")) {
         return "--on-join never: nodes of this backend admit themselves; muster, etcd-v3 and "
                "static can keep later nodes out";
     }
-    if (!has_authority && !is_static &&
-        settings->values[MST_SETTING_NODE_RANK].source == MST_SOURCE_OPTION) {
+    if (settings->values[MST_SETTING_NODE_RANK].source == MST_SOURCE_OPTION &&
+        !mst__backend_has_option(backend, "rank")) {
         return "--node-rank: this backend orders nodes by their names; muster, etcd-v3 and static "
                "use it";
     }

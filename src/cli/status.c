@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/rdzv.h"
 #include "cli/status_table.h"
+#include "handler/registry.h"
 
 #define COMMAND "muster status"
 
@@ -147,7 +148,7 @@ static int status_with(struct status *status)
         return exit_code;
     }
     const char *backend = mst_params_backend(params);
-    bool has_names = mst__rdzv_has_names(backend);
+    bool has_names = mst__backend_can(backend, MST_BACKEND_NAMES);
     if ((status->expected != NULL || status->shown != NULL) && !has_names) {
         exit_code = mst__cli_usage_error(COMMAND, "--%s: nodes of backend '%.40s' have no names",
                                          status->expected != NULL ? "expect" : "node", backend);
@@ -156,7 +157,7 @@ static int status_with(struct status *status)
     }
     bool is_terminal = status->watch && !status->json && isatty(STDOUT_FILENO) == 1;
     int rv = is_terminal ? show_on_terminal(status, params, &err) : show(status, params, &err);
-    if (rv == MST_ENOTSUP && strcmp(backend, "static") == 0) {
+    if (rv == MST_ENOTSUP && mst__backend_can(backend, MST_BACKEND_GIVEN)) {
         (void)mst__cli_fail(&err);
         exit_code = MST_EXIT_ABSENT;
     } else if (rv != 0) {
@@ -284,7 +285,7 @@ int mst__cli_status(int argc, char **argv)
     }
     mst__rdzv_complete(&status.rdzv);
     bool is_list = status.rdzv.run_id == NULL && !mst__rdzv_is_url(&status.rdzv) &&
-                   strcmp(mst__rdzv_backend(&status.rdzv), "muster") == 0;
+                   mst__backend_can(mst__rdzv_backend(&status.rdzv), MST_BACKEND_LISTS);
     if (is_list && status.watch) {
         return mst__cli_usage_error(COMMAND, "--watch is for one job: give --rdzv-id");
     }

@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "cli/log.h"
+#include "handler/registry.h"
 #include "handler/settings.h"
 #include "snapshot/fold.h"
 
@@ -377,11 +378,11 @@ static void name_where(struct mst__waiting *waiting)
     char text[MST_ENDPOINT_TEXT_SIZE];
     const char *kind = "at";
     waiting->nodes_per_s = LOOK_NODES_PER_S;
-    if (strncmp(backend, "etcd", 4) == 0) {
+    if (mst__backend_can(backend, MST_BACKEND_ETCD)) {
         kind = "etcd";
         waiting->nodes_per_s = LOOK_NODES_PER_S / 10;
         endpoint = endpoint[0] == '\0' ? "localhost:2379" : endpoint;
-    } else if ((strcmp(backend, "muster") == 0 || strcmp(backend, "c10d") == 0) &&
+    } else if (mst__backend_can(backend, MST_BACKEND_SERVER) &&
                mst__c10d_read(waiting->params, &place, NULL) == 0) {
         kind = place.is_file ? "file" : "server";
         endpoint = place.is_file ? place.path : mst__endpoint_format(&place.endpoint, text);

@@ -6,6 +6,14 @@
 
 #include "handler/params.h"
 
+/* How the status of a job is read, see status/look.h. */
+struct mst__look_ops;
+extern const struct mst__look_ops mst__look_c10d;
+extern const struct mst__look_ops mst__look_etcd;
+extern const struct mst__look_ops mst__look_etcd_v2;
+extern const struct mst__look_ops mst__look_etcd_v3;
+extern const struct mst__look_ops mst__look_muster;
+
 /* Each is an mst_handler_creator; @arg is not used. */
 int mst__c10d_create(const struct mst_params *params,
                      void *arg,

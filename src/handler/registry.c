@@ -11,6 +11,7 @@
 #include "base/sized.h"
 #include "handler/builtin.h"
 #include "handler/handler.h"
+#include "handler/registry.h"
 
 struct entry {
     const char *name;
@@ -18,6 +19,8 @@ struct entry {
     void *arg;
     const struct mst__known *known; /* options; NULL = not listed */
     bool is_checked;                /* check the options before calling the creator */
+    uint32_t capabilities;
+    const struct mst__look_ops *look; /* NULL = it has no way of its own */
 };
 
 #ifdef MST_WITH_ETCD
@@ -27,6 +30,9 @@ struct entry {
 #define ETCD_V2_KNOWN &mst__etcd_v2_known
 #define ETCD_V3_KNOWN &mst__etcd_v3_known
 #define LEGACY_KNOWN &mst__legacy_known
+#define ETCD_V2_LOOK &mst__look_etcd_v2
+#define ETCD_V3_LOOK &mst__look_etcd_v3
+#define LEGACY_LOOK &mst__look_etcd
 #else
 /* The backend is known but was not built in. */
 static int refuse(const struct mst_params *params,
@@ -47,16 +53,30 @@ static int refuse(const struct mst_params *params,
 #define ETCD_V2_KNOWN NULL
 #define ETCD_V3_KNOWN NULL
 #define LEGACY_KNOWN NULL
+#define ETCD_V2_LOOK NULL
+#define ETCD_V3_LOOK NULL
+#define LEGACY_LOOK NULL
 #endif
+
+#define MUSTER_CAN                                                                      \
+    (MST_BACKEND_SERVER | MST_BACKEND_NAMES | MST_BACKEND_REASONS | MST_BACKEND_LISTS | \
+     MST_BACKEND_COMMANDS)
+#define C10D_CAN \
+    (MST_BACKEND_SERVER | MST_BACKEND_SHARED | MST_BACKEND_NAMES | MST_BACKEND_COMMANDS)
+#define ETCD_V2_CAN (MST_BACKEND_ETCD | MST_BACKEND_SHARED | MST_BACKEND_NAMES)
+#define ETCD_V3_CAN \
+    (MST_BACKEND_ETCD | MST_BACKEND_NAMES | MST_BACKEND_REASONS | MST_BACKEND_COMMANDS)
+#define LEGACY_CAN (MST_BACKEND_ETCD | MST_BACKEND_SHARED)
+#define STATIC_CAN (MST_BACKEND_SHARED | MST_BACKEND_GIVEN)
 
 /* Their creators check the options themselves. */
 static const struct entry builtins[] = {
-    {"muster", mst__muster_create, NULL, &mst__muster_known, false},
-    {"c10d", mst__c10d_create, NULL, &mst__c10d_known, false},
-    {"etcd-v2", ETCD_V2_CREATE, NULL, ETCD_V2_KNOWN, false},
-    {"etcd-v3", ETCD_V3_CREATE, NULL, ETCD_V3_KNOWN, false},
-    {"etcd", LEGACY_CREATE, NULL, LEGACY_KNOWN, false},
-    {"static", mst__static_create, NULL, &mst__static_known, false},
+    {"muster", mst__muster_create, NULL, &mst__muster_known, false, MUSTER_CAN, &mst__look_muster},
+    {"c10d", mst__c10d_create, NULL, &mst__c10d_known, false, C10D_CAN, &mst__look_c10d},
+    {"etcd-v2", ETCD_V2_CREATE, NULL, ETCD_V2_KNOWN, false, ETCD_V2_CAN, ETCD_V2_LOOK},
+    {"etcd-v3", ETCD_V3_CREATE, NULL, ETCD_V3_KNOWN, false, ETCD_V3_CAN, ETCD_V3_LOOK},
+    {"etcd", LEGACY_CREATE, NULL, LEGACY_KNOWN, false, LEGACY_CAN, LEGACY_LOOK},
+    {"static", mst__static_create, NULL, &mst__static_known, false, STATIC_CAN, NULL},
 };
 #define BUILTINS_COUNT (sizeof builtins / sizeof builtins[0])
 
@@ -136,6 +156,7 @@ static int add(const struct mst_backend *backend, struct mst_err *reterr)
         .arg = backend->arg,
         .known = known,
         .is_checked = known != NULL,
+        .capabilities = backend->capabilities,
     };
     return 0;
 }
@@ -213,6 +234,47 @@ static int unknown(const char *name, struct mst_err *reterr)
     return mst__fail(reterr, MST_EINVAL, 0,
                      "unknown backend '%.30s', did you mean '%.30s'? Known are: %s", name, nearest,
                      list);
+}
+
+uint32_t mst_backend_capabilities(const char *backend)
+{
+    if (backend == NULL) {
+        return 0;
+    }
+    (void)pthread_mutex_lock(&mutex);
+    const struct entry *found = find(backend);
+    uint32_t capabilities = found == NULL ? 0 : found->capabilities;
+    (void)pthread_mutex_unlock(&mutex);
+    return capabilities;
+}
+
+bool mst__backend_can(const char *backend, enum mst_capability capability)
+{
+    return (mst_backend_capabilities(backend) & (uint32_t)capability) != 0;
+}
+
+bool mst__backend_has_option(const char *backend, const char *option)
+{
+    size_t count = 0;
+    const char *const *names = mst_backend_options(backend, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(names[i], option) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int mst__backend_look(const char *backend,
+                      const struct mst__look_ops **ret_ops,
+                      struct mst_err *reterr)
+{
+    (void)pthread_mutex_lock(&mutex);
+    const struct entry *found = find(backend);
+    int rv = found == NULL ? unknown(backend, reterr) : 0;
+    *ret_ops = found == NULL ? NULL : found->look;
+    (void)pthread_mutex_unlock(&mutex);
+    return rv;
 }
 
 int mst_handler_new(const struct mst_params *params,

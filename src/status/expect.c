@@ -12,6 +12,7 @@
 #include "base/names.h"
 #include "base/require.h"
 #include "base/text.h"
+#include "handler/registry.h"
 #include "snapshot/fold.h"
 #include "snapshot/snapshot.h"
 
@@ -165,8 +166,9 @@ int mst_status_expect(struct mst_status *status,
     MST_REQUIRE(status, reterr);
     MST_REQUIRE(expected, reterr);
     struct mst__snapshot *snapshot = mst__snapshot_of(status);
-    if (strcmp(status->backend, "etcd") == 0) {
-        return mst__fail(reterr, MST_ENOTSUP, 0, "nodes of backend 'etcd' have no names");
+    if (!mst__backend_can(status->backend, MST_BACKEND_NAMES)) {
+        return mst__fail(reterr, MST_ENOTSUP, 0, "nodes of backend '%.60s' have no names",
+                         status->backend);
     }
     see(expected, status);
     status->has_expected = true;

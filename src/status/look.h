@@ -31,11 +31,9 @@ struct mst__look_ops {
     void (*close)(void *self);
 };
 
-extern const struct mst__look_ops mst__look_muster;
-extern const struct mst__look_ops mst__look_c10d;
-extern const struct mst__look_ops mst__look_etcd_v2;
-extern const struct mst__look_ops mst__look_etcd_v3;
-extern const struct mst__look_ops mst__look_etcd;
+/* Those of the built-in backends are in the registry, see handler/builtin.h. This one is for a
+ * backend without its own: it asks a handler, which knows little. */
+extern const struct mst__look_ops mst__look_handler;
 
 /* A job that does not exist, with @summary as its sentence. 0 or MST_ENOMEM. */
 int mst__look_absent(const struct mst_params *params,

@@ -9,6 +9,7 @@
 #include "base/require.h"
 #include "handler/handler.h"
 #include "handler/params.h"
+#include "handler/registry.h"
 #include "status/look.h"
 
 /* A look that is kept open. */
@@ -21,40 +22,23 @@ struct mst_status_watch {
     uint64_t seen; /* the mark of the last report */
 };
 
-static const struct {
-    const char *name;
-    const struct mst__look_ops *ops; /* NULL = there is nothing to look at */
-} backends[] = {
-    {"muster", &mst__look_muster},   {"c10d", &mst__look_c10d},
-#ifdef MST_WITH_ETCD
-    {"etcd-v2", &mst__look_etcd_v2}, {"etcd-v3", &mst__look_etcd_v3}, {"etcd", &mst__look_etcd},
-#endif
-};
-
+/* How a job of @backend is looked at. */
 static int find_ops(const char *backend,
                     const struct mst__look_ops **ret_ops,
                     struct mst_err *reterr)
 {
-    for (size_t i = 0; i < sizeof backends / sizeof backends[0]; i++) {
-        if (strcmp(backends[i].name, backend) == 0) {
-            *ret_ops = backends[i].ops;
-            return 0;
-        }
+    int rv = mst__backend_look(backend, ret_ops, reterr);
+    if (rv != 0 || *ret_ops != NULL) {
+        return rv;
     }
-    if (strcmp(backend, "static") == 0) {
-        return mst__fail(
-            reterr, MST_ENOTSUP, 0,
-            "a static rendezvous has no record: rank and size of every node are given");
-    }
-    if (strncmp(backend, "etcd", 4) == 0) {
-        return mst__fail(reterr, MST_EINVAL, 0,
-                         "backend '%.60s': this muster was built without etcd; build it with "
-                         "libcurl and jansson",
+    if (mst__backend_can(backend, MST_BACKEND_GIVEN)) {
+        return mst__fail(reterr, MST_ENOTSUP, 0,
+                         "a rendezvous of backend '%.60s' has no record: rank and size of every "
+                         "node are given",
                          backend);
     }
-    return mst__fail(reterr, MST_EINVAL, 0,
-                     "unknown backend '%.60s'; known are: muster, c10d, etcd-v2, etcd-v3, etcd",
-                     backend);
+    *ret_ops = &mst__look_handler;
+    return 0;
 }
 
 int mst__look_absent(const struct mst_params *params,
@@ -256,13 +240,12 @@ static int set_defaults(struct mst_params *params, int64_t timeout_ms, struct ms
     char text[32];
     (void)snprintf(text, sizeof text, "%lldms", (long long)timeout_ms); /* fits */
     int rv = 0;
-    if (strcmp(backend, "c10d") == 0) {
+    if (mst__backend_has_option(backend, "serve")) {
         rv = mst_params_set(params, "serve", "never", reterr);
     }
-    /* The legacy handler has only the last of these. */
-    size_t i = strcmp(backend, "etcd") == 0 ? 2 : 0;
-    for (; i < sizeof timeouts / sizeof timeouts[0] && rv == 0; i++) {
-        if (mst_params_text(params, timeouts[i], NULL) == NULL) {
+    for (size_t i = 0; i < sizeof timeouts / sizeof timeouts[0] && rv == 0; i++) {
+        if (mst__backend_has_option(backend, timeouts[i]) &&
+            mst_params_text(params, timeouts[i], NULL) == NULL) {
             rv = mst_params_set(params, timeouts[i], text, reterr);
         }
     }

@@ -42,7 +42,7 @@ class Cli(unittest.TestCase):
 
     def test_underscores(self):
         given = ("--rdzv_id", "job", "--rdzv_endpoint", "127.0.0.1:1", "--rdzv_backend=static")
-        self.expect(("status", *given), 3, "a static rendezvous has no record")
+        self.expect(("status", *given), 3, "has no record: rank and size of every node are given")
         self.expect(("status", *given, "--rdzv_cnf", "x"), USAGE, "did you mean --rdzv-conf?")
 
     def test_names_in_errors(self):
@@ -80,7 +80,7 @@ class Cli(unittest.TestCase):
             self.assertIn(b"rendezvous other\n", told.stdout)
             self.assertEqual(harness.run("close", env=given).returncode, 0)
             told = harness.run("status", env={**given, "PET_RDZV_BACKEND": "static"})
-            self.assertIn(b"a static rendezvous has no record", told.stderr)
+            self.assertIn(b"has no record: rank and size of every node are given", told.stderr)
 
     def test_nobody_serves(self):
         """A node that finds no server is told how to start one."""

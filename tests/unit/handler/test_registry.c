@@ -3,6 +3,7 @@
 #include "unit/store_unit.h"
 
 #include <muster/backend.h>
+#include <muster/status.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -55,6 +56,32 @@ static int toy_poll(void *self, int64_t timeout_ms, struct mst_changes *ret, str
     return 0;
 }
 
+static bool toy_closed; /* the job of toy-named is */
+
+static int toy_set_closed(void *self, struct mst_err *reterr)
+{
+    (void)self;
+    (void)reterr;
+    toy_closed = true;
+    return 0;
+}
+
+static int toy_is_closed(void *self, bool *ret, struct mst_err *reterr)
+{
+    (void)self;
+    (void)reterr;
+    *ret = toy_closed;
+    return 0;
+}
+
+static int toy_nodes_waiting(void *self, int64_t *ret, struct mst_err *reterr)
+{
+    (void)self;
+    (void)reterr;
+    *ret = 3;
+    return 0;
+}
+
 static const struct mst_handler_ops least_ops = {
     .size = sizeof least_ops,
     .next = toy_next,
@@ -67,6 +94,9 @@ static const struct mst_handler_ops named_ops = {
     .backend = toy_backend,
     .poll = toy_poll,
     .use_agent_store = toy_use_agent_store,
+    .is_closed = toy_is_closed,
+    .set_closed = toy_set_closed,
+    .nodes_waiting = toy_nodes_waiting,
 };
 
 /* @arg is the operations; the handler's self is its name. */
@@ -115,6 +145,41 @@ static int add(const char *name, mst_handler_creator creator, void *arg, struct 
     backend.creator = creator;
     backend.arg = arg;
     return mst_registry_add(&backend, reterr);
+}
+
+/* A custom backend says what it can do, and has a status as far as its handler knows it. */
+static void custom_status(void **state)
+{
+    (void)state;
+    struct mst_backend backend;
+    mst_backend_init(&backend, sizeof backend);
+    backend.name = "toy-named";
+    backend.creator = create;
+    backend.arg = (void *)(uintptr_t)&named_ops;
+    backend.capabilities = MST_BACKEND_SHARED | MST_BACKEND_COMMANDS;
+    assert_int_equal(mst_backend_capabilities("toy-named"), 0);
+    assert_ok(mst_registry_add(&backend, &err));
+    assert_int_equal(mst_backend_capabilities("toy-named"),
+                     MST_BACKEND_SHARED | MST_BACKEND_COMMANDS);
+    assert_int_equal(mst_backend_capabilities("static"), MST_BACKEND_SHARED | MST_BACKEND_GIVEN);
+    assert_int_equal(mst_backend_capabilities(NULL), 0);
+    struct mst_params *params = NULL;
+    struct mst_status *status = NULL;
+    assert_ok(unit_params("toy-named", "", "job", 1, 1, NULL, &params, &err));
+    assert_ok(mst_status_job(params, PLENTY_MS, &status, &err));
+    assert_true(status->exists);
+    assert_int_equal(status->phase, MST_STATUS_OPEN);
+    assert_string_equal(status->summary, "The rendezvous is open; 3 nodes wait for a round.");
+    mst_status_free(status);
+    assert_fails(mst_status_close(params, "why", NULL, PLENTY_MS, &err), MST_ENOTSUP, "a reason");
+    assert_false(toy_closed);
+    assert_ok(mst_status_close(params, NULL, NULL, PLENTY_MS, &err));
+    assert_ok(mst_status_job(params, PLENTY_MS, &status, &err));
+    assert_int_equal(status->phase, MST_STATUS_CLOSED);
+    assert_int_equal(status->outcome, MST_OUTCOME_CLOSED);
+    mst_status_free(status);
+    mst_params_free(params);
+    assert_int_equal(alive, 0);
 }
 
 static int make(const char *backend, struct mst_handler **ret_handler)
@@ -418,6 +483,7 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(custom_status),
         cmocka_unit_test(adding),
         cmocka_unit_test(making),
         cmocka_unit_test(calls),

@@ -209,7 +209,7 @@ static void what_cannot_be_looked_at(void **state)
         int code;
         const char *said;
     } cases[] = {
-        {"static", "127.0.0.1:1", MST_ENOTSUP, "a static rendezvous has no record"},
+        {"static", "127.0.0.1:1", MST_ENOTSUP, "has no record: rank and size"},
         {"zookeeper", "", MST_EINVAL, "unknown backend 'zookeeper'"},
         {"muster", "127.0.0.1:1", MST_ECONN, "127.0.0.1:1"},
         {"c10d", "127.0.0.1:1", MST_ECONN, "127.0.0.1:1"},
