@@ -74,8 +74,7 @@ static bool follows(struct mst_bytes a,
         return false;
     }
     bool is_padded = a.data[at] == '0' || b.data[at] == '0';
-    bool is_plain = a.data[at] != '0' || ret_a->size == 1;
-    return (is_padded ? ret_a->size == ret_b->size : is_plain) &&
+    return (!is_padded || ret_a->size == ret_b->size) &&
            mst__bytes_equal(behind(a, ret_a), behind(b, ret_b));
 }
 

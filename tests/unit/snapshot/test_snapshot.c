@@ -54,6 +54,9 @@ static mst__authority_id announce(int number,
         .address = mst_bytes_str("host:1"),
         .labels = labels,
         .labels_count = number == 2 ? 1 : 0,
+        .has_wall = number == 2,
+        .wall_us = 5000000,
+        .wall_here_us = 2000000,
         .nodes_min = nodes_min,
         .nodes_max = nodes_max,
         .last_call_us = 5000000,
@@ -128,6 +131,13 @@ static void life_of_a_job(void **state)
     assert_int_equal(status->nodes[0]->label_count, 1);
     assert_string_equal(status->nodes[0]->labels[0].key, "rack");
     assert_string_equal(status->nodes[0]->labels[0].value, "r\"1");
+    assert_true(status->nodes[0]->has_skew);
+    assert_int_equal(status->nodes[0]->skew_ms, 3000);
+    assert_false(status->nodes[1]->has_skew);
+    mst__snapshot_free(snapshot);
+    snapshot = look(2000000);
+    assert_true(snapshot->status.nodes[0]->has_heard); /* just now */
+    assert_int_equal(snapshot->status.nodes[0]->heard_ms, 0);
     mst__snapshot_free(snapshot);
 
     announce(1, 2, 3, 3000000);
@@ -240,6 +250,7 @@ static void end_of_a_job(void **state)
     assert_int_equal(status->cause->rank, 0);
     assert_int_equal(status->cause->worker, 4);
     assert_int_equal(status->cause->signal, 9);
+    assert_int_equal(status->cause->time_us, 5);
     assert_string_equal(status->cause->text, "out of memory");
     assert_non_null(strstr(status->failure, "signal 9"));
     mst__snapshot_free(snapshot);
@@ -263,6 +274,94 @@ static void what_is_a_change(void **state)
     after = look(1100000);
     assert_true(mst__snapshot_mark(&after->status) != mark);
     mst__snapshot_free(after);
+}
+
+/* Each of these is a change; what follows from the time is none. */
+static void what_is_in_the_mark(void **state)
+{
+    (void)state;
+    announce(1, 2, 3, 1000000);
+    struct mst__snapshot *snapshot = look(1000000);
+    struct mst_status *status = &snapshot->status;
+    struct mst_status_node node = *status->nodes[0];
+    const struct mst_status_node *const nodes[] = {&node};
+    const struct mst_status was = *status;
+    const struct mst_status_node node_was = node;
+    status->nodes = nodes;
+    uint64_t mark = mst__snapshot_mark(status);
+#define CHANGES(where, value)                            \
+    do {                                                 \
+        (where) = (value);                               \
+        assert_true(mst__snapshot_mark(status) != mark); \
+        *status = was;                                   \
+        node = node_was;                                 \
+        status->nodes = nodes;                           \
+        assert_true(mst__snapshot_mark(status) == mark); \
+    } while (0)
+    CHANGES(status->exists, false);
+    CHANGES(status->phase, MST_STATUS_CLOSED);
+    CHANGES(status->epoch, 8);
+    CHANGES(status->round, 9);
+    CHANGES(status->round_next, 9);
+    CHANGES(status->world_size, 9);
+    CHANGES(status->nodes_min, 1);
+    CHANGES(status->nodes_max, 9);
+    CHANGES(status->has_last_call, true);
+    CHANGES(status->finished, 1);
+    CHANGES(status->restarts_total, 1);
+    CHANGES(status->restarts_max, 9);
+    CHANGES(status->outcome, MST_OUTCOME_FAILED);
+    CHANGES(status->is_cut, true);
+    CHANGES(status->reason, "why");
+    CHANGES(status->document, "frozen");
+    CHANGES(status->dialect, "D1");
+    CHANGES(node.standing, MST_STATUS_NODE_GONE);
+    CHANGES(node.rank, 0);
+    CHANGES(node.incarnation, 2);
+    CHANGES(node.is_late, true);
+    CHANGES(node.name, "n2");
+    CHANGES(node.address, "host:2");
+#undef CHANGES
+    status->last_call_ms++;
+    node.heard_ms++;
+    assert_true(mst__snapshot_mark(status) == mark);
+    mst__snapshot_free(snapshot);
+}
+
+/* A node is late after one and a half intervals; if they are not known, or there are none, never.
+ */
+static void lateness(void **state)
+{
+    (void)state;
+    assert_false(mst__snapshot_is_late(1500000, 1000000));
+    assert_true(mst__snapshot_is_late(1500001, 1000000));
+    assert_false(mst__snapshot_is_late(INT64_MAX, 0));
+    assert_false(mst__snapshot_is_late(INT64_MAX, INT64_MAX));
+}
+
+/* What is left of a budget is counted in its window, not from the beginning of the job. And a cause
+ * may have no rank and no worker. */
+static void budget_and_cause(void **state)
+{
+    (void)state;
+    int code;
+    struct mst__job_status told;
+    announce(1, 2, 3, 1000000);
+    mst__job_status_fill(&authority, MST_JOB_VERSION, 1000000, true, &room, &told);
+    told.restarts = 1;
+    told.restarts_total = 8;
+    told.end.has_cause = true;
+    told.end.cause = (struct mst__cause){.rank = MST_AUTHORITY_RANK_NONE,
+                                         .worker = MST_CAUSE_WORKER_NONE,
+                                         .wall_us = 7,
+                                         .text = mst_bytes_str("lost")};
+    struct mst__snapshot *snapshot = mst__snapshot_of_job("muster", &told, &code);
+    assert_int_equal(code, 0);
+    assert_int_equal(snapshot->status.restarts_left, 2);
+    assert_int_equal(snapshot->status.cause->rank, -1);
+    assert_int_equal(snapshot->status.cause->worker, -1);
+    assert_int_equal(snapshot->status.cause->time_us, 7);
+    mst__snapshot_free(snapshot);
 }
 
 /* Missing knowledge gives a shorter snapshot; a list of another version does no harm. */
@@ -385,6 +484,7 @@ static void list_of_jobs(void **state)
     announce(1, 2, 3, 1000000);
     mst__buf_init(&jobs, MST_KIB(64));
     mst__job_entry_fill(&authority, &entry);
+    entry.finished = 2;
     for (int i = 0; i < 3; i++) {
         char name[8];
         (void)snprintf(name, sizeof name, "j%d", i);
@@ -400,6 +500,7 @@ static void list_of_jobs(void **state)
     assert_string_equal(list->server, "0.9");
     assert_string_equal(list->jobs[2]->run_id, "j2");
     assert_int_equal(list->jobs[2]->waiting, 1);
+    assert_int_equal(list->jobs[2]->finished, 2);
     assert_int_equal(list->jobs[2]->nodes_max, 3);
     struct mst_buffer whole = {0};
     assert_int_equal(mst_status_list_json(list, &whole, NULL), 0);
@@ -510,6 +611,7 @@ static void folded(void **state)
         {"n1.east2 n2.east2 n3.east2", "n[1-3].east2"},
         {"n1 n1 n2 n2 n3", "n[1-3]"},
         {"n1 n1 x", "n1, x"},
+        {"a1b1 a1b2 a1b3 a2b3 a3b3", "a1b[1-3], a2b3, a3b3"},
         {"1 2 3", "[1-3]"},
         {"n999999998 n999999999 n1000000000", "n999999998, n999999999, n1000000000"},
     };
@@ -599,6 +701,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(closed_in_the_last_call, setup, teardown),
         cmocka_unit_test_setup_teardown(end_of_a_job, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_a_change, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_in_the_mark, setup, teardown),
+        cmocka_unit_test(lateness),
+        cmocka_unit_test_setup_teardown(budget_and_cause, setup, teardown),
         cmocka_unit_test_setup_teardown(older_versions, setup, teardown),
         cmocka_unit_test_setup_teardown(lying_counts, setup, teardown),
         cmocka_unit_test_setup_teardown(filtered, setup, teardown),
