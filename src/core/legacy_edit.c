@@ -145,8 +145,6 @@ int mst__legacy_edit_open(struct mst__legacy *legacy)
     next->version = legacy->claimed;
     next->creator = 0;
     edit_limits(legacy);
-    next->nodes_min = legacy->options.nodes_min;
-    next->nodes_max = legacy->options.nodes_max;
     next->participant_count = 0;
     rv = mst__legacy_doc_append(next, legacy->options.nonce);
     if (legacy->options.nodes_max == 1) {
