@@ -188,8 +188,9 @@ static void take_state(struct mst__snapshot *snapshot, const struct telling *tel
     bool is_open = status->phase == MST_STATUS_OPEN;
     int64_t more = telling->settings->nodes_min - (int64_t)count;
     status->needed = is_open && more > 0 ? more : 0;
-    status->has_last_call = state->has_deadline;
-    status->last_call_ms = state->has_deadline ? (state->deadline_us - telling->now_us) / 1000 : 0;
+    status->has_last_call = is_open && state->has_deadline; /* closing leaves it in the record */
+    status->last_call_ms =
+        status->has_last_call ? (state->deadline_us - telling->now_us) / 1000 : 0;
     mst__snapshot_expect_nodes(snapshot, count + state->waiting.count + state->spares.count);
     take_members(snapshot, telling, &state->participants, MST_SNAPSHOT_MEMBERS,
                  state->complete ? MST_STATUS_NODE_MEMBER : MST_STATUS_NODE_GATHERED);

@@ -475,6 +475,71 @@ static void json_in_parts(void **state)
     mst__snapshot_free(snapshot);
 }
 
+/* The whole text: scripts read each member of it. */
+static void json_as_scripts_read_it(void **state)
+{
+    (void)state;
+    announce(1, 2, 2, 1000000);
+    announce(2, 2, 2, 1000000);
+    struct mst__snapshot *snapshot = look(3000000);
+    struct mst_status *status = &snapshot->status;
+    struct mst_cause cause = {.node = "n1",
+                              .rank = 0,
+                              .worker = 0,
+                              .exit_status = 3,
+                              .signal = 9,
+                              .time_us = 7,
+                              .text = "why"};
+    struct mst_buffer json = {0};
+    status->cause = &cause;
+    status->failure = "all of it";
+    status->restarts_left = 0;
+    status->is_cut = true;
+    assert_int_equal(mst_status_json(status, &json, NULL), 0);
+    assert_bytes_str(mst_bytes_of(json.data, json.size),
+                     "{\"run_id\":\"job\",\"backend\":\"muster\",\"exists\":true,"
+                     "\"phase\":\"running\",\"epoch\":7,\"round\":1,\"round_next\":2,"
+                     "\"world_size\":2,\"complete\":true,\"closed\":false,\"closed_by\":\"\","
+                     "\"reason\":\"\",\"outcome\":null,\"cause\":{\"node\":\"n1\",\"rank\":0,"
+                     "\"worker\":0,\"status\":3,\"signal\":9,\"time_us\":7,\"text\":\"why\","
+                     "\"sentence\":\"all of it\"},\"nodes_min\":2,\"nodes_max\":2,"
+                     "\"needed\":0,\"last_call_ms\":null,\"finished\":0,\"restarts\":0,"
+                     "\"restarts_total\":0,\"restarts_max\":3,\"restarts_left\":0,"
+                     "\"restarts_window_ms\":60000,\"dialect\":null,\"status\":null,"
+                     "\"participants\":[{\"node\":\"n1\",\"addr\":\"host:1\","
+                     "\"standing\":\"member\",\"rank\":0,\"heartbeat_age_ms\":2000,"
+                     "\"late\":true,\"clock_skew_ms\":null,\"pid\":null,\"local_id\":null,"
+                     "\"labels\":{},\"cause\":null},{\"node\":\"n2\",\"addr\":\"host:1\","
+                     "\"standing\":\"member\",\"rank\":1,\"heartbeat_age_ms\":2000,"
+                     "\"late\":true,\"clock_skew_ms\":3000,\"pid\":null,\"local_id\":null,"
+                     "\"labels\":{\"rack\":\"r\\\"1\"},\"cause\":null}],\"waiting\":[],"
+                     "\"spares\":[],\"gone\":[],\"truncated\":true,"
+                     "\"summary\":\"round 1 runs with 2 nodes\"}");
+    mst_buffer_free(&json);
+    status->phase = MST_STATUS_RECLAIMING;
+    status->cause = NULL;
+    status->has_last_call = true;
+    status->restarts_left = -1;
+    mst_status_filter(status, is_member, NULL);
+    assert_int_equal(mst_status_json(status, &json, NULL), 0);
+    assert_bytes_str(mst_bytes_of(json.data, json.size),
+                     "{\"run_id\":\"job\",\"backend\":\"muster\",\"exists\":true,"
+                     "\"phase\":\"reclaiming\",\"epoch\":7,\"round\":1,\"round_next\":2,"
+                     "\"world_size\":2,\"complete\":true,\"closed\":false,\"closed_by\":\"\","
+                     "\"reason\":\"\",\"outcome\":null,\"cause\":null,\"nodes_min\":2,"
+                     "\"nodes_max\":2,\"needed\":0,\"last_call_ms\":0,\"finished\":0,"
+                     "\"restarts\":0,\"restarts_total\":0,\"restarts_max\":3,"
+                     "\"restarts_left\":null,\"restarts_window_ms\":60000,\"dialect\":null,"
+                     "\"status\":null,\"participants\":[{\"node\":\"n2\",\"addr\":\"host:1\","
+                     "\"standing\":\"member\",\"rank\":1,\"heartbeat_age_ms\":2000,"
+                     "\"late\":true,\"clock_skew_ms\":3000,\"pid\":null,\"local_id\":null,"
+                     "\"labels\":{\"rack\":\"r\\\"1\"},\"cause\":null}],\"waiting\":[],"
+                     "\"spares\":[],\"gone\":[],\"truncated\":true,"
+                     "\"summary\":\"round 1 runs with 2 nodes\"}");
+    mst_buffer_free(&json);
+    mst__snapshot_free(snapshot);
+}
+
 static void list_of_jobs(void **state)
 {
     (void)state;
@@ -485,6 +550,8 @@ static void list_of_jobs(void **state)
     mst__buf_init(&jobs, MST_KIB(64));
     mst__job_entry_fill(&authority, &entry);
     entry.finished = 2;
+    entry.phase = MST_AUTHORITY_CLOSED;
+    entry.outcome = MST_JOB_OUTCOME_FAILED;
     for (int i = 0; i < 3; i++) {
         char name[8];
         (void)snprintf(name, sizeof name, "j%d", i);
@@ -504,6 +571,18 @@ static void list_of_jobs(void **state)
     assert_int_equal(list->jobs[2]->nodes_max, 3);
     struct mst_buffer whole = {0};
     assert_int_equal(mst_status_list_json(list, &whole, NULL), 0);
+    assert_bytes_str(mst_bytes_of(whole.data, whole.size),
+                     "{\"server\":\"0.9\",\"total\":10,\"jobs\":[{\"run_id\":\"j0\","
+                     "\"phase\":\"closed\",\"epoch\":7,\"round\":0,\"world_size\":0,"
+                     "\"nodes_min\":2,\"nodes_max\":3,\"participants\":0,\"waiting\":1,"
+                     "\"spares\":0,\"finished\":2,\"outcome\":\"failed\",\"reason\":\"\"},"
+                     "{\"run_id\":\"j1\",\"phase\":\"closed\",\"epoch\":7,\"round\":0,"
+                     "\"world_size\":0,\"nodes_min\":2,\"nodes_max\":3,\"participants\":0,"
+                     "\"waiting\":1,\"spares\":0,\"finished\":2,\"outcome\":\"failed\","
+                     "\"reason\":\"\"},{\"run_id\":\"j2\",\"phase\":\"closed\",\"epoch\":7,"
+                     "\"round\":0,\"world_size\":0,\"nodes_min\":2,\"nodes_max\":3,"
+                     "\"participants\":0,\"waiting\":1,\"spares\":0,\"finished\":2,"
+                     "\"outcome\":\"failed\",\"reason\":\"\"}]}");
     struct mst__json_writer json;
     struct mst__snapshot_cursor cursor = {0};
     mst__json_writer_init(&json, MST_KIB(64));
@@ -556,6 +635,97 @@ static void record(void **state)
     assert_int_equal(status->world_size, 2);
     assert_int_equal(status->needed, 0);
     assert_node(status, 0, "b_4_0", MST_STATUS_NODE_MEMBER, 0);
+    mst__snapshot_free(snapshot);
+    mst__state_close(&record);
+}
+
+/* Participants a, b, … of a record, of whom the first was last heard at @heard_us, and the others
+ * now. */
+static void make_record(struct mst__state *record, int count, int64_t heard_us, int64_t now_us)
+{
+    mst__state_init(record);
+    for (int i = 0; i < count; i++) {
+        const char name[] = {(char)('a' + i), '\0'};
+        const struct mst__node node = {.addr = mst_bytes_str(name), .pid = 4};
+        mst__peer_id id;
+        assert_int_equal(mst__state_obtain(record, &node, &id), 0);
+        assert_int_equal(mst__state_put_participant(record, id, i), 0);
+        assert_int_equal(mst__state_put_heartbeat(record, id, i == 0 ? heard_us : now_us), 0);
+    }
+}
+
+#define RECORD_NOW_US INT64_C(100000000)
+
+static struct mst__snapshot *look_at(const struct mst__state *record)
+{
+    int code;
+    const struct mst__settings settings = {.nodes_min = 2,
+                                           .nodes_max = 4,
+                                           .keep_alive_interval_us = 5000000,
+                                           .keep_alive_max_attempt = 3};
+    struct mst__snapshot *snapshot = mst__snapshot_of_record("c10d", mst_bytes_str("job"), record,
+                                                             true, &settings, RECORD_NOW_US, &code);
+    assert_int_equal(code, 0);
+    return snapshot;
+}
+
+/* A record gathers, begins its last call, waits for its end, is complete and closed. */
+static void life_of_a_record(void **state)
+{
+    (void)state;
+    struct mst__state record;
+    make_record(&record, 2, RECORD_NOW_US - 15000000, RECORD_NOW_US);
+    record.round = 6;
+    record.has_deadline = true;
+    record.deadline_us = RECORD_NOW_US + 2500000;
+    struct mst__snapshot *snapshot = look_at(&record);
+    const struct mst_status *status = &snapshot->status;
+    assert_int_equal(status->round, 6);
+    assert_int_equal(status->round_next, 6);
+    assert_int_equal(status->world_size, 0);
+    assert_int_equal(status->outcome, MST_OUTCOME_NONE);
+    assert_true(status->has_last_call);
+    assert_int_equal(status->last_call_ms, 2500);
+    assert_int_equal(status->nodes[0]->heard_ms, 15000);
+    assert_true(status->nodes[0]->is_late);
+    /* After exactly 15 s it is late, and not silent for too long. */
+    assert_string_equal(status->summary, "Round 6 is waiting for up to 2 more nodes (2 of max 4) "
+                                         "until the last call ends in 2.5 s.");
+    mst__snapshot_free(snapshot);
+
+    record.deadline_us = RECORD_NOW_US - 1500000;
+    snapshot = look_at(&record);
+    assert_int_equal(snapshot->status.last_call_ms, -1500);
+    assert_string_equal(snapshot->status.summary,
+                        "The last call of round 6 ended 1.5 s ago; it is waiting for one of its 2 "
+                        "participants to complete it.");
+    mst__snapshot_free(snapshot);
+
+    record.closed = true;
+    snapshot = look_at(&record);
+    status = &snapshot->status;
+    assert_int_equal(status->phase, MST_STATUS_CLOSED);
+    assert_int_equal(status->outcome, MST_OUTCOME_CLOSED);
+    assert_false(status->has_last_call);
+    assert_int_equal(status->last_call_ms, 0);
+    mst__snapshot_free(snapshot);
+
+    record.closed = false;
+    record.has_deadline = false;
+    record.complete = true;
+    snapshot = look_at(&record);
+    assert_int_equal(snapshot->status.round_next, 7);
+    assert_int_equal(snapshot->status.world_size, 2);
+    mst__snapshot_free(snapshot);
+    mst__state_close(&record);
+
+    make_record(&record, 4, RECORD_NOW_US, RECORD_NOW_US);
+    record.has_deadline = true;
+    record.deadline_us = RECORD_NOW_US + 2500000;
+    snapshot = look_at(&record);
+    assert_string_equal(snapshot->status.summary,
+                        "Round 0 has the nodes that it needs (4) and is waiting for more until "
+                        "the last call ends in 2.5 s.");
     mst__snapshot_free(snapshot);
     mst__state_close(&record);
 }
@@ -709,8 +879,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(filtered, setup, teardown),
         cmocka_unit_test_setup_teardown(members_of_a_round, setup, teardown),
         cmocka_unit_test_setup_teardown(json_in_parts, setup, teardown),
+        cmocka_unit_test_setup_teardown(json_as_scripts_read_it, setup, teardown),
         cmocka_unit_test_setup_teardown(list_of_jobs, setup, teardown),
         cmocka_unit_test(record),
+        cmocka_unit_test(life_of_a_record),
         cmocka_unit_test(silent_participants),
         cmocka_unit_test(folded),
         cmocka_unit_test(folded_many),
