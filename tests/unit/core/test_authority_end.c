@@ -481,6 +481,7 @@ static void no_restarts(void **state)
     assert_told(&run, "sealed 7/1 of 2 at a a=0 b=1; ");
     assert_int_equal(run_fail(&run, "b", 7), 0);
     assert_told(&run, "failed: " BOOM("b", "1") "; ");
+    assert_string_equal(run.authority.close_owner, "b");
     run_close(&run);
 }
 
@@ -511,6 +512,24 @@ static void budget_in_a_window(void **state)
     assert_int_equal(run_fail(&run, "a", 7), 0);
     assert_int_equal(run.authority.phase, MST_AUTHORITY_CLOSED);
     assert_int_equal(run.authority.outcome, MST_JOB_OUTCOME_FAILED);
+    run_close(&run);
+}
+
+/* A window that is longer than the machine runs begins with the first restart, too. */
+static void budget_in_a_long_window(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 1, 1);
+    int64_t window_us = run.now_us + 50 * SECOND_US;
+    run.budget =
+        (struct mst__budget){.is_limited = true, .restarts_max = 1, .window_us = window_us};
+    run_join(&run, "a");
+    assert_int_equal(run_fail(&run, "a", 7), 0);
+    run_back(&run, "a");
+    run_pass(&run, window_us - 1, true);
+    assert_int_equal(run_fail(&run, "a", 7), 0);
+    assert_int_equal(run.authority.phase, MST_AUTHORITY_CLOSED);
     run_close(&run);
 }
 
@@ -594,6 +613,97 @@ static void failed_after_finish(void **state)
     run_close(&run);
 }
 
+/* Long names are cut off, so that a sentence has room for the rest; a status may be negative. */
+static void causes_in_one_sentence(void **state)
+{
+    (void)state;
+    char name[100];
+    char wanted[200];
+    char sentence[200];
+    memset(name, 'n', sizeof name);
+    const struct mst__cause cause = {.node = mst_bytes_of(name, sizeof name),
+                                     .rank = MST_AUTHORITY_RANK_NONE,
+                                     .worker = 0,
+                                     .status = -9,
+                                     .text = mst_bytes_str("why")};
+    mst__cause_describe(&cause, sentence, sizeof sentence);
+    (void)snprintf(wanted, sizeof wanted, "node '%.60s', worker 0: exit status -9: why", name);
+    assert_string_equal(sentence, wanted);
+}
+
+/* A member that fails while it has no connection itself has failed; it was not lost. */
+static void failed_while_cut_off(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_three(&run, 3, 3);
+    run_cut(&run, "a");
+    assert_int_equal(run_fail(&run, "a", 7), 0);
+    assert_told(&run, "reopened 2 failed a; ");
+    assert_int_equal(run.authority.stats.restarts, 1);
+    run_close(&run);
+}
+
+/* --- what is said of it --- */
+
+static void assert_described(const struct unit_run *run, const char *wanted)
+{
+    char text[600];
+    mst__authority_describe(&run->authority, run->now_us, text, sizeof text);
+    assert_string_equal(text, wanted);
+}
+
+/* Work that is done counts when its node has gone. Members without a connection are named, and of
+ * many names the first. Times are rounded up: none is over before it is. */
+static void described(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_three(&run, 3, 3);
+    assert_int_equal(run_finish(&run, "a"), 0);
+    run_cut(&run, "a");
+    run_pass(&run, SECOND_US, true);
+    assert_int_equal(run_finish(&run, "b"), 0);
+    run_leave(&run, "b");
+    run_cut(&run, "c");
+    assert_told(&run, "");
+    assert_described(&run, "round 1 runs with 3 nodes, 2 finished; at work: c; connection lost: "
+                           "a, c");
+    run_close(&run);
+
+    static const char *const names[] = {"d", "e", "f", "g", "h", "i", "j", "k"};
+    run_three(&run, 3, 3);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        run_join(&run, names[i]);
+    }
+    assert_described(&run, "round 1 runs with 3 nodes; 8 on standby: d, e, f, g, h and 3 more");
+    run_close(&run);
+
+    run_init(&run, 1, 2);
+    run_join(&run, "a");
+    run_pass(&run, 10 * SECOND_US + 1, true);
+    assert_described(&run, "round 1 is open: 1 waiting, last call for 20.0 s more, up to 2 nodes");
+    run_close(&run);
+}
+
+/* After a restart some of the round are not known yet, and may come for a while. */
+static void described_after_a_restart(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init_epoch(&run, 3, 3, 8);
+    struct mst__announcement said = run_announcement(&run, "b");
+    said.claim = (struct mst__claim){.epoch = 7, .round = 4, .world = 3, .rank = 1, .holds = true};
+    assert_int_equal(run_say(&run, &said), 0);
+    said.claim.holds = false; /* it wants another round */
+    assert_int_equal(run_say(&run, &said), 0);
+    run_pass(&run, SECOND_US, true);
+    assert_described(&run,
+                     "round 5 is open: 1 waiting, 2 of round 4 may come for 4.0 s more: those "
+                     "with rank 0, 2, 2 more needed for the minimum of 3");
+    run_close(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -617,7 +727,12 @@ int main(void)
         cmocka_unit_test(starts),
         cmocka_unit_test(no_restarts),
         cmocka_unit_test(budget_in_a_window),
+        cmocka_unit_test(budget_in_a_long_window),
         cmocka_unit_test(all_agree_on_the_budget),
+        cmocka_unit_test(causes_in_one_sentence),
+        cmocka_unit_test(failed_while_cut_off),
+        cmocka_unit_test(described),
+        cmocka_unit_test(described_after_a_restart),
         cmocka_unit_test(cause_is_told_again),
         cmocka_unit_test(failed_after_finish),
     };

@@ -396,6 +396,25 @@ static void old_answers(void **state)
     bench_close(&bench);
 }
 
+/* What a later release has written stays in each copy. */
+static void unknown_members_stay(void **state)
+{
+    (void)state;
+    struct mst__legacy_doc doc;
+    struct mst__legacy_doc copy;
+    mst__legacy_doc_init(&doc);
+    mst__legacy_doc_init(&copy);
+    doc.extra = (struct mst_buffer){(uint8_t *)mst__memdup("{\"a\":1}", 7), 7};
+    doc.muster_extra = (struct mst_buffer){(uint8_t *)mst__memdup("{\"b\":2}", 7), 7};
+    assert_non_null(doc.extra.data);
+    assert_non_null(doc.muster_extra.data);
+    assert_int_equal(mst__legacy_doc_copy(&copy, &doc), 0);
+    assert_bytes_str(mst_bytes_of(copy.extra.data, copy.extra.size), "{\"a\":1}");
+    assert_bytes_str(mst_bytes_of(copy.muster_extra.data, copy.muster_extra.size), "{\"b\":2}");
+    mst__legacy_doc_close(&copy);
+    mst__legacy_doc_close(&doc);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -404,6 +423,7 @@ int main(void)
         cmocka_unit_test(stores_of_peers_stay),      cmocka_unit_test(complete_at_the_last_moment),
         cmocka_unit_test(members_that_wait),         cmocka_unit_test(a_lost_key_is_noticed),
         cmocka_unit_test(pauses_begin_anew),         cmocka_unit_test(old_answers),
+        cmocka_unit_test(unknown_members_stay),
     };
     return MST_RUN_TESTS(tests);
 }

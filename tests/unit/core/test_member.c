@@ -124,6 +124,22 @@ static void first_heartbeats_are_spread(void **state)
     assert_true(later_us - sooner_us > SECOND_US / 2);
 }
 
+/* Only every third heartbeat wants an answer, also behind the first one that does. */
+static void few_heartbeats_want_answers(void **state)
+{
+    (void)state;
+    in_round(1);
+    for (int beat = 1; beat <= 12; beat++) {
+        now_us = member.beat_us;
+        kind(MST_MEMBER_EVENT_TIME);
+        effects_are("send:heartbeat");
+        assert_int_equal(member.effects[0].wants_pong, beat % 3 == 0);
+        if (beat % 3 == 0) {
+            hear_type(MST_JOB_PONG);
+        }
+    }
+}
+
 /* Connected and welcome, as soon as that is allowed. */
 static void again(void)
 {
@@ -667,6 +683,7 @@ int main(void)
         cmocka_unit_test_setup(pauses_grow_up_to_a_bound, reset),
         cmocka_unit_test_setup(brief_connections_are_followed_by_pauses, reset),
         cmocka_unit_test_setup(first_heartbeats_are_spread, reset),
+        cmocka_unit_test_setup(few_heartbeats_want_answers, reset),
         cmocka_unit_test_setup(beats_and_gives_up_who_does_not_answer, reset),
         cmocka_unit_test_setup(is_told_of_its_round_alone, reset),
         cmocka_unit_test_setup(is_expelled_and_enters_again, reset),
