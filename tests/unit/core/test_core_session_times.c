@@ -280,6 +280,37 @@ static void quiet_records_are_read_seldom(void **unused)
     bench_close(&bench);
 }
 
+/* --- storms --- */
+
+/* A quarter of the time of a join is for spreading the first reads, and no more. A node that waits
+ * for many others is woken by the last of them, and gathers changes for a quarter of a second at
+ * most, however slow the store is. */
+static void storms_are_bounded(void **unused)
+{
+    (void)unused;
+    struct bench bench;
+    bench_open(&bench, MST_SESSION_DEFAULT, settings_of(1000, 1000));
+    struct mst__session *session = &bench.session;
+    session->options.write_us = 3000;
+    session->operation = MST_OPERATION_NEXT;
+    session->deadline_us = bench.now_us + 4 * SECOND;
+    int64_t most_us = 0;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct mst__prng prng;
+        mst__prng_init(&prng, seed);
+        int64_t us = mst__session_spread_us(session, bench.now_us, &prng);
+        most_us = us > most_us ? us : most_us;
+    }
+    assert_in_range(most_us, SECOND / 2, SECOND);
+    session->changed_us = bench.now_us;
+    assert_true(mst__session_skip(session, bench.now_us) == 999);
+    state_add_participant(&session->state, node_named("a", 1), 0, WORLD_WALL_US);
+    assert_true(mst__session_skip(session, bench.now_us) == 998);
+    session->trip_last_us = 10 * (int64_t)SECOND;
+    assert_true(mst__session_gather_us(session) == SECOND / 4);
+    bench_close(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +323,7 @@ int main(void)
         cmocka_unit_test(beats_are_as_old_as_their_stamps),
         cmocka_unit_test(silent_members_are_looked_at),
         cmocka_unit_test(quiet_records_are_read_seldom),
+        cmocka_unit_test(storms_are_bounded),
     };
     return MST_RUN_TESTS(tests);
 }

@@ -478,8 +478,43 @@ static void replies_stop_at_their_limit(void **state)
     assert_int_equal(reply.bytes.size, 8192);
     set(&f, "", "");
     assert_int_equal(apply(&f, 0, &list, &reply), MST_ELIMIT);
+    f.kv.limits.part_max = 1000; /* also where it would be sent in parts */
+    assert_int_equal(apply(&f, 0, &list, &reply), MST_ELIMIT);
+    f.kv.limits.part_max = 0;
     assert_int_equal(run(&f, 0, MST_OP_DELETE, "").number, 1);
     assert_int_equal(apply(&f, 0, &list, &reply), 0);
+    fixture_close(&f);
+}
+
+/* The memory of a large reply is given back with the next command. */
+static void large_replies_leave_no_room(void **state)
+{
+    (void)state;
+    static char value[MST_KIB(100) + 1];
+    struct fixture f;
+    fixture_open(&f, 1 << 24);
+    mst__kv_close(&f.kv);
+    const struct mst__kv_limits limits = {
+        .memory_max = 1 << 24, .reply_max = 1 << 20, .value_max = 1 << 20};
+    mst__kv_init(&f.kv, &limits, hash_key);
+    memset(value, 'x', sizeof value - 1);
+    set(&f, "a", value);
+    size_t before = f.kv.memory_used;
+    struct mst__buf items;
+    struct mst__reply reply;
+    mst__buf_init(&items, 1024);
+    for (int i = 0; i < 5; i++) {
+        const uint8_t item[] = {1, 0, 0, 0, 0, 0, 0, 0, 'a'};
+        assert_int_equal(mst__buf_append(&items, mst_bytes_of(item, sizeof item)), 0);
+    }
+    const struct mst__command get = {
+        .op = MST_OP_MULTI_GET, .count = 5, .items = mst__buf_bytes(&items)};
+    assert_int_equal(apply(&f, 0, &get, &reply), 0);
+    assert_true(reply.bytes.size > 5 * MST_KIB(100));
+    assert_true(f.kv.memory_used >= before + MST_KIB(200));
+    (void)run(&f, 0, MST_OP_NUM_KEYS, "");
+    assert_int_equal(f.kv.memory_used, before);
+    mst__buf_close(&items);
     fixture_close(&f);
 }
 
@@ -915,6 +950,7 @@ int main(void)
         cmocka_unit_test(large_values_give_memory_back),
         cmocka_unit_test(append_stops_at_its_limit),
         cmocka_unit_test(replies_stop_at_their_limit),
+        cmocka_unit_test(large_replies_leave_no_room),
         cmocka_unit_test(refused_multi_set_leaves_a_barrier_alone),
         cmocka_unit_test(no_number),
         cmocka_unit_test(waits_survive_nothing_of_a_closed_client),

@@ -97,6 +97,69 @@ static void counted(void **state)
     run_close(&run);
 }
 
+/* Who waits beside a running round is counted, and so are its members once it is over. */
+static void counted_between_rounds(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    struct mst__job_entry entry;
+    run_three(&run);
+    run_join(&run, "d");
+    mst__job_entry_fill(&run.authority, &entry);
+    assert_int_equal(entry.members, 3);
+    assert_int_equal(entry.waiting, 1);
+    run_leave(&run, "a");
+    mst__job_entry_fill(&run.authority, &entry);
+    assert_int_equal(entry.members, 2);
+    assert_int_equal(entry.waiting, 1);
+    run_close(&run);
+}
+
+/* Before the first round the epoch is that of the authority. A job that does not grow has a lower
+ * maximum once it has begun. */
+static void first_and_later(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    struct mst__job_entry entry;
+    run_init(&run, 3, 4);
+    run.is_fixed = true;
+    run_join(&run, "a");
+    struct mst__job_status status = status_of(&run, MST_JOB_VERSION);
+    mst__job_entry_fill(&run.authority, &entry);
+    assert_int_equal(status.epoch, UNIT_EPOCH);
+    assert_int_equal(entry.epoch, UNIT_EPOCH);
+    assert_int_equal(status.nodes_max, 4);
+    run_join(&run, "b");
+    run_join(&run, "c");
+    run_pass(&run, 30 * SECOND_US, true);
+    status = status_of(&run, MST_JOB_VERSION);
+    mst__job_entry_fill(&run.authority, &entry);
+    assert_int_equal(status.world, 3);
+    assert_int_equal(status.nodes_max, 3);
+    assert_int_equal(entry.nodes_max, 3);
+    run_close(&run);
+}
+
+/* A node that was heard after the time of the status is not silent. Without times nothing that
+ * depends on them is told. */
+static void times(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    uint32_t gone;
+    run_init(&run, 1, 2);
+    run_join(&run, "a");
+    run.now_us -= SECOND_US;
+    struct mst__job_status status = status_of(&run, MST_JOB_VERSION);
+    assert_int_equal(member_of(&status, "a", &gone).silent_us, 0);
+    assert_int_equal(status.last_call_left_us, 31 * SECOND_US);
+    mst__job_status_fill(&run.authority, MST_JOB_VERSION, run.now_us, false, &room, &status);
+    assert_int_equal(member_of(&status, "a", &gone).silent_us, -1);
+    assert_true(status.last_call_left_us == INT64_MAX);
+    run_close(&run);
+}
+
 /* With room for some nodes only, each that is listed is whole. */
 static void cut(void **state)
 {
@@ -141,9 +204,8 @@ static int room_close(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(finished),
-        CASE(counted),
-        CASE(cut),
+        CASE(finished),        CASE(counted), CASE(counted_between_rounds),
+        CASE(first_and_later), CASE(times),   CASE(cut),
     };
     return MST_RUN_TESTS(tests);
 }

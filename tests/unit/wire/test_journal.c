@@ -370,13 +370,16 @@ static void refuses(void **state)
     }
     assert_int_equal(rv, MST_EPROTO);
     assert_null(mst__replay_job(&unit.replay, JOB));
-    /* A later version of the format. */
-    mst__buf_clear(&unit.journal.output);
-    const struct mst__journal_begin begin = {.version = MST_JOURNAL_VERSION + 1,
-                                             .software = mst_bytes_str("later")};
-    unit.fed = 0;
-    assert_int_equal(mst__journal_write_begin(&unit.journal, &begin), 0);
-    assert_int_equal(unit_replay(&unit), MST_EPROTO);
+    /* A later version of the format, and none. */
+    for (int version = 0; version < 2; version++) {
+        mst__buf_clear(&unit.journal.output);
+        const struct mst__journal_begin begin = {.version =
+                                                     version == 0 ? 0 : MST_JOURNAL_VERSION + 1,
+                                                 .software = mst_bytes_str("later")};
+        unit.fed = 0;
+        assert_int_equal(mst__journal_write_begin(&unit.journal, &begin), 0);
+        assert_int_equal(unit_replay(&unit), MST_EPROTO);
+    }
     unit_close(&unit);
 }
 
