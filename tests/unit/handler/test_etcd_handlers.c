@@ -314,6 +314,47 @@ static void extra_data_comes_late(struct mst_handler *sets, struct mst_handler *
     mst_buffer_free(&getter.json);
 }
 
+#define EXTRAS 10
+
+static pthread_barrier_t extras_barrier; /* of two */
+
+static void *set_extras(void *arg)
+{
+    struct getter *setter = arg;
+    for (int i = 0; i < EXTRAS; i++) {
+        char name[48];
+        (void)snprintf(name, sizeof name, "%p.%d", arg, i);
+        (void)pthread_barrier_wait(&extras_barrier); /* the other one goes on if it has failed */
+        int rv = mst_handler_set_extra(setter->handler, name, "5", PLENTY_MS, NULL);
+        setter->rv = setter->rv == 0 ? rv : setter->rv;
+    }
+    return NULL;
+}
+
+/* Nodes that set data at the same moment write to the same key; nothing of it is lost. */
+static void extra_data_of_two(const struct node *nodes)
+{
+    struct getter setters[2];
+    pthread_t threads[2];
+    assert_int_equal(pthread_barrier_init(&extras_barrier, NULL, 2), 0);
+    for (size_t i = 0; i < 2; i++) {
+        setters[i] = (struct getter){.handler = nodes[i].handler};
+        assert_int_equal(pthread_create(&threads[i], NULL, set_extras, &setters[i]), 0);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(setters[i].rv, 0);
+    }
+    assert_int_equal(pthread_barrier_destroy(&extras_barrier), 0);
+    for (int i = 0; i < 2 * EXTRAS; i++) {
+        char name[48];
+        struct mst_buffer json = {0};
+        (void)snprintf(name, sizeof name, "%p.%d", (void *)&setters[i % 2], i / 2);
+        assert_ok(mst_handler_get_extra(nodes[0].handler, name, PLENTY_MS, &json, &err));
+        mst_buffer_free(&json);
+    }
+}
+
 static void extra_data(void **state)
 {
     (void)state;
@@ -326,6 +367,7 @@ static void extra_data(void **state)
     assert_fails(mst_handler_set_extra(nodes[0].handler, "a", "1", PLENTY_MS, &err), MST_EINVAL,
                  "none is joined");
     meet(nodes, 2);
+    extra_data_of_two(nodes);
     assert_fails(mst_handler_get_extra(nodes[1].handler, "a", 100, &json, &err), MST_ETIMEOUT,
                  "'a'");
     assert_fails(mst_handler_set_extra(nodes[0].handler, "a", "{", PLENTY_MS, &err), MST_EINVAL,
