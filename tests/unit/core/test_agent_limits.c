@@ -29,6 +29,14 @@ static void hanging(void **state)
     pass(1);
     assert_effects("restart 0:0/0; signal 15; ");
     assert_string_equal(agent.cause_text, "no heartbeat for 10 s");
+    told_all();
+    both_exit();
+    assert_effects("want; ");
+    run(2);
+    pass(9 * SECOND_US);
+    beats(0);
+    pass(SECOND_US); /* the other one */
+    assert_effects("restart 1:0/0; signal 15; ");
 }
 
 /* Heartbeats are of one worker in one generation. */

@@ -45,6 +45,27 @@ static void workers_save_first(void **state)
     assert_effects("signal 15; ");
 }
 
+/* Who has saved its work because of a notice that was taken back has to save it again. */
+static void saved_too_early(void **state)
+{
+    (void)state;
+    begin();
+    run(0);
+    others_wait(1);
+    hears(0);
+    saves(0);
+    assert_effects("signal 10@0; ");
+    others_wait(0);
+    others_wait(1);
+    hears(0);
+    hears(1);
+    assert_effects("signal 10@0; signal 10@1; ");
+    saves(1);
+    assert_effects("");
+    saves(0);
+    assert_effects("signal 15; ");
+}
+
 /* The signal would end a worker that has no handler yet. */
 static void deaf_workers(void **state)
 {
@@ -365,6 +386,7 @@ int main(void)
         CASE(workers_save_first),   CASE(deaf_workers),        CASE(drained),
         CASE(drain_is_sticky),      CASE(notices_overlap),     CASE(taken_away),
         CASE(taken_away_otherwise), CASE(no_time_for_a_round), CASE(short_time),
+        CASE(saved_too_early),
     };
 #undef CASE
     return MST_RUN_TESTS(tests);
