@@ -586,10 +586,79 @@ static void patience_of_many(void **state)
     run_close(&run);
 }
 
+/* --- texts --- */
+
+/* Labels have keys, and no text has control characters. All texts together, each with a NUL, take
+ * up to their maximum, and not a byte more. */
+static void texts_of_announcements(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 4);
+    char text[256];
+    memset(text, 'x', sizeof text);
+    const struct mst__label wrong[] = {
+        {mst_bytes_str(""), mst_bytes_str("v")},
+        {mst_bytes_str("k"), mst_bytes_str("\033v")},
+        {mst_bytes_str("k\n"), mst_bytes_str("v")},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct mst__announcement said = run_announcement(&run, "a");
+        said.labels = &wrong[i];
+        said.labels_count = 1;
+        assert_int_equal(run_say(&run, &said), MST_EINVAL);
+        assert_int_equal(run.refusal, MST_REFUSAL_MALFORMED);
+    }
+    struct mst__announcement said = run_announcement(&run, "a");
+    said.rank_by = mst_bytes_str("k\r");
+    assert_int_equal(run_say(&run, &said), MST_EINVAL);
+    said = run_announcement(&run, "a");
+    said.name = mst_bytes_of(text, 255);
+    said.address = mst_bytes_of(text, 255);
+    for (size_t more = 0; more < 2; more++) { /* two NULs of a label, two of name and address */
+        const struct mst__label label = {
+            mst_bytes_str("k"),
+            mst_bytes_of(text, MST_AUTHORITY_TEXT_SIZE_MAX - 2 * 255 - 5 + (more == 0 ? 1 : 0))};
+        said.labels = &label;
+        said.labels_count = 1;
+        assert_int_equal(run_say(&run, &said), more == 0 ? MST_ELIMIT : 0);
+    }
+    run_close(&run);
+}
+
+/* All agree on the last call and the budget, and a refusal says in which units. */
+static void settings_of_announcements(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 4);
+    run.budget =
+        (struct mst__budget){.is_limited = true, .restarts_max = 3, .window_us = 60 * SECOND_US};
+    run_join(&run, "a");
+    for (int64_t more_us = -SECOND_US; more_us <= SECOND_US; more_us += 2 * SECOND_US) {
+        struct mst__announcement said = run_announcement(&run, "b");
+        said.last_call_us += more_us;
+        assert_int_equal(run_say(&run, &said), MST_EINVAL);
+        assert_int_equal(run.refusal, MST_REFUSAL_SETTINGS);
+    }
+    struct mst__announcement said = run_announcement(&run, "b");
+    said.budget.is_limited = false;
+    assert_int_equal(run_say(&run, &said), MST_EINVAL);
+    assert_string_equal(run.err.msg, "node 'b' asks for any number of restarts, this run has 3 "
+                                     "restarts in 60000 ms, as node 'a' said; all have to agree");
+    /* And heartbeats are counted. */
+    uint64_t heartbeats = run.authority.stats.heartbeats;
+    assert_int_equal(step_heard(&run.authority, run_id(&run, "a"), run.now_us), 0);
+    assert_int_equal(run.authority.stats.heartbeats, heartbeats + 1);
+    run_close(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patience),
+        cmocka_unit_test(texts_of_announcements),
+        cmocka_unit_test(settings_of_announcements),
         cmocka_unit_test(patience_of_a_stranger),
         cmocka_unit_test(patience_of_many),
         cmocka_unit_test(timer_decides_nothing),

@@ -202,12 +202,55 @@ static void gone(void **state)
     run_close(&successor.run);
 }
 
+/* A successor knows the failure that has ended the round. */
+static void cause_is_kept(void **state)
+{
+    (void)state;
+    struct successor successor;
+    successor_init(&successor);
+    successor.round.is_over = true;
+    successor.round.why = MST_AUTHORITY_WHY_FAILED;
+    successor.round.has_cause = true;
+    successor.round.cause = (struct mst__cause){.node = mst_bytes_str("b"),
+                                                .rank = 1,
+                                                .worker = 1,
+                                                .status = 7,
+                                                .text = mst_bytes_str("boom")};
+    rebuild(&successor);
+    struct mst__kept kept;
+    assert_true(mst__authority_kept(&successor.run.authority, &kept));
+    assert_true(kept.has_cause);
+    assert_bytes_str(kept.cause.node, "b");
+    assert_bytes_str(kept.cause.text, "boom");
+    assert_int_equal(kept.cause.status, 7);
+    run_close(&successor.run);
+}
+
+/* A process has one session: an older one, whose key is seen late, does not come back. */
+static void older_session(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 3);
+    struct mst__announcement said = run_announcement(&run, "a");
+    said.session = 5;
+    assert_int_equal(run_say(&run, &said), 0);
+    said.session = 4;
+    const struct mst__authority_event kept = {
+        .kind = MST_AUTHORITY_EVENT_KEPT, .now_us = run.now_us, .announcement = &said};
+    assert_int_equal(mst__authority_step(&run.authority, &kept, &run.err), MST_EEXPELLED);
+    assert_int_equal(run.authority.refusal, MST_REFUSAL_STALE);
+    assert_string_equal(run.err.msg, "this process has entered again since, with a newer session");
+    run_close(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(window_goes_on), cmocka_unit_test(first_size_is_known),
         cmocka_unit_test(newest_process), cmocka_unit_test(words),
-        cmocka_unit_test(gone),
+        cmocka_unit_test(gone),           cmocka_unit_test(cause_is_kept),
+        cmocka_unit_test(older_session),
     };
     return MST_RUN_TESTS(tests);
 }
