@@ -192,6 +192,19 @@ static void too_few(void **state)
     mst_handler_free(handler);
 }
 
+/* The time of the call counts, not that of the option. */
+static void time_of_the_call(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mst_handler *handler = new_handler(fixture->endpoint, 2, "rank=0,timeout=20");
+    struct mst_rendezvous got = {.size = sizeof got};
+    int64_t begin_ms = mst__clock_ms();
+    assert_fails(mst_handler_next(handler, SHORT_MS, &got, &err), MST_ETIMEOUT, "1 of 2 nodes");
+    assert_fails(mst_handler_next(handler, 0, &got, &err), MST_ETIMEOUT, "of 2 nodes");
+    assert_in_range(mst__clock_ms() - begin_ms, 0, PLENTY_MS / 4);
+    mst_handler_free(handler);
+}
+
 /* The connection breaks when the node is counted: it is not counted again. */
 static void counted_or_not(void **state)
 {
@@ -307,6 +320,20 @@ static void cancelling(void **state)
     suite_fork(node.handler);
     mst_handler_free(node.handler);
     assert_int_equal(sem_destroy(&serving), 0);
+}
+
+/* The same while there is no server yet. */
+static void cancelling_the_search(void **state)
+{
+    struct fixture *fixture = *state;
+    struct node node = {.handler = new_handler(fixture->endpoint, 2, "rank=1,timeout=20")};
+    node_start(&node);
+    (void)poll(NULL, 0, SHORT_MS); /* let it try; the outcome is the same if it has not */
+    int64_t start_ms = mst__clock_ms();
+    mst_handler_cancel(node.handler);
+    assert_int_equal(node_join(&node), MST_ECANCELED);
+    assert_in_range(mst__clock_ms() - start_ms, 0, PLENTY_MS / 2);
+    mst_handler_free(node.handler);
 }
 
 static void refused(void **state)
@@ -576,12 +603,14 @@ int main(void)
         WITH_PORT(last_one_after_long),
         cmocka_unit_test(alone),
         WITH_PORT(too_few),
+        WITH_PORT(time_of_the_call),
         cmocka_unit_test(counted_or_not),
         cmocka_unit_test(slow_look),
         WITH_PORT(silent_rank_0),
         WITH_PORT(no_rank_0),
         WITH_PORT(port_taken),
         WITH_PORT(cancelling),
+        WITH_PORT(cancelling_the_search),
         cmocka_unit_test(refused),
         WITH_PORT(out_of_memory),
         cmocka_unit_test(host_is_me),
