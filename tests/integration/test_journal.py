@@ -148,6 +148,24 @@ class Journal(unittest.TestCase):
         self.assertIn("node.announced", events(replay(self.path + ".moved")[0]))
         self.assertEqual(events(replay(self.path)[0])[:2], ["journal.begun", "job.state"])
 
+    def test_hangup_with_a_file_in_its_place(self):
+        """As with logrotate's `create`: the new file is written to, and its size counts alone."""
+        with self.serve("--journal-size", SIZE_MIN) as server:
+            wire = self.join(server)
+            for time in range(2):
+                self.wait_size(0)
+                while (size := os.path.getsize(self.path)) < SIZE_MIN * 3 // 4:
+                    self.beat(wire, 100)
+                    self.wait_size(size + 1)  # so that little is on its way
+                if time == 0:
+                    os.rename(self.path, self.path + ".moved")
+                    with open(self.path, "wb"):
+                        pass
+                    server.process.send_signal(signal.SIGHUP)
+                    server.wait_log("ev=journal.reopened")
+        self.assertEqual(sorted(os.listdir(self.folder.name)), ["journal", "journal.moved"])
+        self.assertEqual(events(replay(self.path)[0])[:2], ["journal.begun", "job.state"])
+
     def test_damage(self):
         """The readable part is printed, then the position of the damage; a server does not
         append to such a file."""
@@ -197,7 +215,19 @@ class Journal(unittest.TestCase):
                 self.beat(wire)
                 return events(replay(self.path)[0]).count("journal.begun") == 2
             harness.wait_until(goes_on, "the journal to go on")
-        story, _ = replay(self.path)
+            # Nothing is missing of a job that begins now, nor of this one in the next file.
+            self.join(server, "b", run_id="late")
+            os.rename(self.path, self.path + ".moved")
+            server.process.send_signal(signal.SIGHUP)
+            server.wait_log("ev=journal.reopened")
+            self.beat(wire)
+        late = events(replay(self.path + ".moved", "--job", "late")[0])
+        self.assertIn("node.announced", late)
+        self.assertNotIn("journal.gap", late)
+        again = events(replay(self.path, "--job", "job")[0])
+        self.assertIn("job.state", again)
+        self.assertNotIn("journal.gap", again)
+        story, _ = replay(self.path + ".moved", "--job", "job")
         again = events(story).index("journal.begun", 1)
         self.assertEqual(events(story)[again + 1:again + 3], ["job.state", "journal.gap"])
         self.assertEqual(story[again + 1]["state"], "round 1 runs with 1 node")

@@ -1,5 +1,6 @@
 /* unit/net/test_journal_file.c - the file of a journal and its thread: cuts, failures, an end. */
 #include <fcntl.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -160,6 +161,66 @@ static void fails_whole(void **state)
     unit_remove(&unit);
 }
 
+static atomic_uint complaints;
+
+static void note_log(void *arg, enum mst_log_level level, const char *line)
+{
+    (void)arg;
+    (void)level;
+    if (strstr(line, "ev=journal.failed") != NULL) {
+        atomic_fetch_add(&complaints, 1);
+    }
+}
+
+/* Append until a write has failed. */
+static void await_failure(struct unit_file *unit)
+{
+    int64_t end_ms = mst__clock_ms() + PATIENCE_MS;
+    bool has_failed = false;
+    while (!has_failed) {
+        assert_true(mst__clock_ms() < end_ms);
+        append_begin(unit, "lost");
+        (void)poll(NULL, 0, 1);
+        (void)mst__journal_file_lock(unit->file);
+        has_failed = mst__journal_file_take_failed(unit->file);
+        mst__journal_file_unlock(unit->file);
+    }
+}
+
+static long long size_of(const char *path);
+
+/* Each outage of the disk is logged once, however long it lasts. */
+static void complains_once(void **state)
+{
+    (void)state;
+    const struct mst_log log = {.fn = note_log, .level = MST_LOG_DEBUG};
+    struct unit_file unit = {.file = NULL};
+    struct rlimit limit;
+    uint64_t size;
+    unit_open(&unit);
+    mst__journal_file_close(unit.file);
+    assert_int_equal(mst__journal_file_open(unit.path, &log, &unit.file, &size, NULL), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    for (unsigned i = 1; i <= 2; i++) {
+        long long before = size_of(unit.path);
+        append_begin(&unit, "a");
+        while (size_of(unit.path) == before) {
+            (void)poll(NULL, 0, 1);
+        }
+        struct rlimit less = {.rlim_cur = (rlim_t)size_of(unit.path) + 10,
+                              .rlim_max = limit.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &less), 0);
+        await_failure(&unit);
+        if (i == 1) {
+            await_failure(&unit);
+        }
+        assert_int_equal(atomic_load(&complaints), i);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    }
+    mst__journal_file_close(unit.file);
+    unit_remove(&unit);
+}
+
 static void await_syncs(unsigned count)
 {
     int64_t end_ms = mst__clock_ms() + PATIENCE_MS;
@@ -229,9 +290,8 @@ static void gets_room_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writes_and_rotates),
-        cmocka_unit_test(fails_whole),
-        cmocka_unit_test(is_synced),
+        cmocka_unit_test(writes_and_rotates), cmocka_unit_test(fails_whole),
+        cmocka_unit_test(complains_once),     cmocka_unit_test(is_synced),
         cmocka_unit_test(gets_room_again),
     };
     return MST_RUN_TESTS(tests);
