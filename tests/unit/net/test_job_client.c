@@ -16,10 +16,16 @@
 #define PATIENCE_MS 10000
 #define GREETING_SIZE 63
 
+/* The opcode that switches to frames, and a HEARTBEAT; what answers it. */
+#define FRAMES_SIZE 7
+static const uint8_t frames[FRAMES_SIZE] = {0x42, 2, 0, 0, 0, 2, 1};
+static const uint8_t pong[] = {1, 0, 0, 0, 43};
+
 /* A server for one connection, in a thread: it answers the greeting and keeps what it reads. */
 struct unit_server {
     int listener;
     uint8_t answer;
+    bool has_news; /* it answers the first message */
     pthread_t thread;
     uint8_t bytes[256];
     size_t size;
@@ -45,6 +51,10 @@ static void *server_run(void *arg)
         server_read(server, conn, GREETING_SIZE);
         const uint8_t answers[] = {1, server->answer};           /* it tells no refusals */
         (void)send(conn, answers, sizeof answers, MSG_NOSIGNAL); /* the client notices */
+        if (server->has_news) {
+            server_read(server, conn, GREETING_SIZE + FRAMES_SIZE);
+            (void)send(conn, pong, sizeof pong, MSG_NOSIGNAL); /* the client waits for it */
+        }
         server_read(server, conn, sizeof server->bytes);
         (void)close(conn);
     }
@@ -91,8 +101,6 @@ static const uint8_t greeting[GREETING_SIZE] =
 static void opens(void **state)
 {
     (void)state;
-    /* The opcode that switches to frames, and a HEARTBEAT. */
-    static const uint8_t frames[] = {0x42, 2, 0, 0, 0, 2, 1};
     struct unit_server server;
     struct mst__endpoint endpoint = server_start(&server, 0);
     struct mst__job_client *client = NULL;
@@ -121,6 +129,45 @@ static void is_not_musters(void **state)
     server_stop(&server);
     assert_int_equal(server.size, sizeof greeting);
     assert_memory_equal(server.bytes, greeting, sizeof greeting);
+}
+
+/* What has arrived is heard, also when the time is over: a process that was stopped learns why. */
+static void hears_late(void **state)
+{
+    (void)state;
+    struct unit_server server;
+    struct mst__endpoint endpoint = listener_open(&server, 0);
+    server.has_news = true;
+    assert_int_equal(pthread_create(&server.thread, NULL, server_run, &server), 0);
+    struct mst__job_client *client = NULL;
+    struct mst__until until = mst__until_in(PATIENCE_MS);
+    assert_int_equal(mst__job_client_open(&endpoint, until, &client, &err), 0);
+    struct mst__job_message message = {.type = MST_JOB_HEARTBEAT,
+                                       .u.heartbeat = {.wants_pong = true}};
+    assert_int_equal(mst__job_client_send(client, &message, until, &err), 0);
+    while (mst__job_client_is_usable(client)) { /* nothing has arrived */
+        assert_false(mst__until_is_over(until));
+        (void)sched_yield();
+    }
+    assert_int_equal(mst__job_client_receive(client, mst__until_at(0), &message, &err), 0);
+    assert_int_equal(message.type, MST_JOB_PONG);
+    mst__job_client_close(client);
+    server_stop(&server);
+}
+
+/* A port where somebody takes connections and says nothing costs some seconds, not all the time. */
+static void is_mute(void **state)
+{
+    (void)state;
+    struct unit_server server;
+    struct mst__endpoint endpoint = listener_open(&server, 0);
+    struct mst__job_client *client = NULL;
+    struct mst__until until = mst__until_in(3 * PATIENCE_MS);
+    int64_t begin_ms = mst__clock_ms();
+    assert_int_equal(mst__job_client_open(&endpoint, until, &client, &err), MST_ETIMEOUT);
+    assert_null(client);
+    assert_in_range(mst__clock_ms() - begin_ms, 0, PATIENCE_MS);
+    assert_int_equal(close(server.listener), 0);
 }
 
 /* A server that answers the greeting, and reads on only when the client waits for it to. */
@@ -152,6 +199,7 @@ static void *slow_server_run(void *arg)
     server_read(&server->common, conn, GREETING_SIZE);
     (void)send(conn, answers, sizeof answers, MSG_NOSIGNAL); /* the client notices */
     server_read(&server->common, conn, GREETING_SIZE + 1);
+    (void)send(conn, pong, sizeof pong, MSG_NOSIGNAL); /* nobody reads it */
     await_asleep(server->tid);
     ssize_t got;
     while ((got = recv(conn, memory, sizeof memory, 0)) > 0) {
@@ -161,7 +209,8 @@ static void *slow_server_run(void *arg)
     return NULL;
 }
 
-/* Whatever a node has to say to a slow server is sent, and not more of it kept than a little. */
+/* Whatever a node has to say to a slow server is sent, and not more of it kept than a little. What
+ * the server has said meanwhile does not end the connection before. */
 static void sends_to_a_slow_server(void **state)
 {
     (void)state;
@@ -188,6 +237,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(opens),
         cmocka_unit_test(is_not_musters),
+        cmocka_unit_test(hears_late),
+        cmocka_unit_test(is_mute),
         cmocka_unit_test(sends_to_a_slow_server),
     };
     return MST_RUN_TESTS(tests);
