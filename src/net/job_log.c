@@ -106,7 +106,6 @@ static void on_move(void *arg,
         job->life.open_us = authority->living_count > 0 ? authority->now_us : INT64_MAX;
     } else if (to == MST_AUTHORITY_RUNNING) {
         took_us = from == MST_AUTHORITY_RECLAIMING ? -1 : count_complete(job);
-        job->life.open_us = INT64_MAX; /* waiting nodes and newcomers wait for the next round */
     } else if (to == MST_AUTHORITY_CLOSED) {
         job->life.tally.outcomes[authority->outcome]++;
         jobs->tally.outcomes[authority->outcome]++;

@@ -1,38 +1,7 @@
 /* unit/net/test_job_server.c - jobs of a server: the connections of their nodes, their memory, and
  * the order in which they end. */
 #include "net/give_way.h"
-#include "unit/net/conn_unit.h"
-#include "wire/round_key.h"
-
-static int fixture_open(void **state)
-{
-    struct mst_server_options options;
-    mst_server_options_init(&options, sizeof options);
-    return fixture_new(state, &options);
-}
-
-/* @name of the job "job", whose process is @session, wants a round of two. */
-static struct mst__job_message announcement(const char *name, uint64_t session)
-{
-    return (struct mst__job_message){
-        .type = MST_JOB_ANNOUNCE,
-        .u.announce = {.version = MST_JOB_VERSION,
-                       .run_id = mst_bytes_str("job"),
-                       .heartbeat_us = 1000000000,
-                       .announcement = {.name = mst_bytes_str(name),
-                                        .incarnation = 1,
-                                        .session = session,
-                                        .expiry_us = 3000000000,
-                                        .nodes_min = 2,
-                                        .nodes_max = 2,
-                                        .pinned_rank = MST_AUTHORITY_RANK_NONE}}};
-}
-
-static void put_leave(struct mst__buf *output)
-{
-    const struct mst__job_message leave = {.type = MST_JOB_LEAVE};
-    put_message(output, &leave);
-}
+#include "unit/net/job_unit.h"
 
 static const struct mst__job *job_first(const struct fixture *f)
 {
@@ -350,35 +319,10 @@ static void expect_status(struct fixture *f, const char *gone, const char *sente
     (void)close(fd);
 }
 
-/* A node of the job "job" comes, or comes back from @claim. */
-static int member_new(struct fixture *f, const char *name, const struct mst__claim *claim)
-{
-    struct mst__job_message announce = announcement(name, (uint64_t)name[0]);
-    int fd = node_new(f);
-    announce.u.announce.announcement.claim = *claim;
-    put_message(&f->bytes, &announce);
-    send_all(f, fd);
-    assert_int_equal(frame_await(f, fd), MST_JOB_WELCOME);
-    return fd;
-}
-
 static void member_lose(struct fixture *f, int fd)
 {
     (void)close(fd);
     settle(f->server);
-}
-
-/* The round that the node on @fd is in, as it claims it when it comes back. */
-static struct mst__claim round_await(struct fixture *f, int fd)
-{
-    struct mst__job_message told;
-    do {
-        frame_read(f, fd, &told);
-    } while (told.type != MST_JOB_SEALED);
-    return (struct mst__claim){.epoch = told.u.round.epoch,
-                               .round = told.u.round.round,
-                               .world = told.u.round.world,
-                               .rank = told.u.round.rank};
 }
 
 /* A node that was lost in an earlier round is in the status until it comes back. */
@@ -591,32 +535,15 @@ static void intervals_go_with_their_nodes(void **state)
     put_leave(&f->bytes);
     send_all(f, nodes[1]);
     assert_int_equal(told_heartbeat_us(f), 5000000);
+    announce.u.announce.heartbeat_us = 1000000;
+    put_message(&f->bytes, &announce);
+    send_all(f, nodes[1]);
+    assert_int_equal(told_heartbeat_us(f), 5000000);
     (void)close(nodes[0]);
     (void)close(nodes[1]);
 }
 
 /* --- announcements --- */
-
-static struct mst__job_message ask(struct fixture *f,
-                                   int fd,
-                                   const struct mst__job_message *message)
-{
-    struct mst__job_message told;
-    put_message(&f->bytes, message);
-    send_all(f, fd);
-    frame_read(f, fd, &told);
-    return told;
-}
-
-/* A node of the job @run_id alone. */
-static struct mst__job_message lonely(const char *run_id)
-{
-    struct mst__job_message announce = announcement("node", 1);
-    announce.u.announce.run_id = mst_bytes_str(run_id);
-    announce.u.announce.announcement.nodes_min = 1;
-    announce.u.announce.announcement.nodes_max = 1;
-    return announce;
-}
 
 /* Both speak the version of the one that is older. */
 static void versions_are_agreed_on(void **state)
@@ -721,35 +648,6 @@ static void left_jobs_go_on(void **state)
     (void)close(fd);
 }
 
-/* --- keys --- */
-
-/* Keys of a round of an earlier server stay for as long as its nodes may take to come back. */
-static void keys_of_claimed_rounds_stay(void **state)
-{
-    struct fixture *f = *state;
-    char key[MST_ROUND_PREFIX_SIZE + 3];
-    char prefix[MST_ROUND_PREFIX_SIZE];
-    mst__round_prefix(mst_bytes_str("job"), 1, 1, prefix);
-    (void)snprintf(key, sizeof key, "/%s/k", prefix);
-    int fd = client_new(f);
-    put_set(&f->bytes, key, mst_bytes_str("v"));
-    send_all(f, fd);
-    assert_int_equal(f->server->kv.keys_count, 1);
-    mst__job_keys_want(f->server);
-    settle(f->server);
-    while (uv_is_active((const uv_handle_t *)&f->server->jobs.keys.timer) != 0) {
-        turn(f->server);
-    }
-    assert_int_equal(f->server->kv.keys_count, 1);
-    f->server->jobs.keys.opened_ms -= f->server->options.job_expiry_ms;
-    mst__job_keys_want(f->server);
-    while (uv_is_active((const uv_handle_t *)&f->server->jobs.keys.timer) != 0) {
-        turn(f->server);
-    }
-    assert_int_equal(f->server->kv.keys_count, 0);
-    (void)close(fd);
-}
-
 /* --- giving way --- */
 
 /* Ask the server, on a new connection, whether it gives way. */
@@ -831,7 +729,6 @@ int main(void)
         CASE(intervals_go_with_their_nodes),
         CASE(changed_jobs_are_listed),
         CASE(lost_nodes_are_remembered),
-        CASE(keys_of_claimed_rounds_stay),
         CASE(only_a_node_gives_way),
         CASE(a_node_gives_way),
         CASE(not_to_a_loopback_server),
