@@ -174,6 +174,8 @@ class Plain(Etcd):
             for count in range(2):
                 late = job.start(SLEEP, node_name=f"late{count}")
                 settle([nodes[1], late])
+                if count == 0:
+                    self.assertEqual(len(job.keys("kv/1.")), 1)
                 late.kill()
                 nodes[1].wait("lost", count=count + 2)
             self.assertEqual(job.keys("kv/1."), {})
@@ -304,6 +306,25 @@ class Plain(Etcd):
             self.assertEqual(first.ended(), EXPELLED, first.story())
             job.nodes.remove(first)
             settle([newer, job.start(node_name="n1")])
+
+    def test_old_process_wakes_up_late(self):
+        """It enters again, without a word from the authority, and takes nothing from the newer."""
+        with self.job("3:3", PATIENT) as job:
+            sleepers = job.start_in_order(2)
+            before = set(job.keys("n/n1"))
+            for node in sleepers:
+                harness.pause(node.process.pid)
+            newer = job.start(node_name="n1")
+            harness.wait_until(lambda: job.keys("n/n1") and not before & set(job.keys("n/n1")),
+                               "the key to be replaced")
+            after = set(job.keys("n/n1"))
+            for node in sleepers:
+                node.process.send_signal(signal.SIGCONT)
+            authority, older = sleepers
+            self.assertEqual(older.ended(), EXPELLED, older.story())
+            job.nodes.remove(older)
+            self.assertEqual(set(job.keys("n/n1")) & after, after)
+            settle([authority, newer, job.start(node_name="n2")])
 
     def test_who_is_out_takes_its_key_back(self):
         """A node that finds a later round without it does not leave its key to the lease, and is

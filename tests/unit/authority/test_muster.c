@@ -562,6 +562,21 @@ static void report_has_its_time(void **state)
     close_nodes(&node, 1);
 }
 
+/* A cancelled report says so, and not that the server is silent. */
+static void report_is_cancelled(void **state)
+{
+    struct fixture *f = *state;
+    struct node node;
+    open_nodes(&node, 1, f, 1);
+    meet(&node, 1, 1);
+    mst__hosted_stop(f->hosted);
+    f->hosted = NULL;
+    mst_on_wait(cancel_handler, node.handler);
+    assert_fails(mst__handler_finish(node.handler, 0, "", PLENTY_MS, &err), MST_ECANCELED, "");
+    mst_on_wait(NULL, NULL);
+    close_nodes(&node, 1);
+}
+
 /* --- options --- */
 
 static void read_settings(const char *options, int64_t max, struct mst__muster_settings *settings)
@@ -700,6 +715,7 @@ int main(void)
         WITH_SERVER(too_late),
         WITH_SERVER(server_restarts),
         WITH_SERVER(report_has_its_time),
+        WITH_SERVER(report_is_cancelled),
         cmocka_unit_test(options),
         cmocka_unit_test(wrong_options),
         WITH_SERVER(without_memory),

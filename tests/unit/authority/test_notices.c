@@ -115,6 +115,15 @@ static void returned_member_waits(void **state)
     assert_int_equal(changes().nodes_waiting, 0);
 }
 
+/* A member that fails is one of those that wait then. */
+static void failed_member_hides_nobody(void **state)
+{
+    (void)state;
+    take_waiting(3);
+    take_reopened(MST_AUTHORITY_WHY_FAILED, "b", 1);
+    assert_int_equal(changes().nodes_waiting, 3);
+}
+
 /* The connection comes back while the node waits for its next round. What has ended the last one is
  * no news of the next. */
 static void a_connection_brings_no_old_news(void **state)
@@ -138,6 +147,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(left_and_lost_add_up, begin, end),
         cmocka_unit_test_setup_teardown(losses_count_once, begin, end),
         cmocka_unit_test_setup_teardown(returned_member_waits, begin, end),
+        cmocka_unit_test_setup_teardown(failed_member_hides_nobody, begin, end),
         cmocka_unit_test_setup_teardown(a_connection_brings_no_old_news, begin, end),
     };
     return MST_RUN_TESTS(tests);

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "record/etcd_v2.h"
+#include "unit/store/tap_unit.h"
 
 static struct etcd_unit etcd;
 static char endpoint[32];
@@ -519,6 +520,40 @@ static void quicker_ones_keep_their_keys(void **state)
     mst__v2_free(v2);
 }
 
+static void cancel_handler(void *arg)
+{
+    mst_handler_cancel(arg);
+    (void)poll(NULL, 0, 3 * SHORT_MS); /* let the call hear it; the outcome is the same if not */
+}
+
+/* The call that reports is cancelled before it is known whether the etcd has the report: it is sent
+ * all the same. */
+static void cancelled_report_is_sent(void **state)
+{
+    (void)state;
+    need_etcd();
+    struct mst_params *params = NULL;
+    struct node node = {.rv = 0};
+    struct tap tap;
+    char place[32];
+    tap_open(&tap, etcd.port);
+    (void)snprintf(place, sizeof place, "127.0.0.1:%u", (unsigned)tap.port);
+    assert_ok(unit_params("etcd-v3", place, "said", 1, 1, "127.0.0.1", &params, &err));
+    assert_ok(mst_params_parse(params, "keep_alive_interval=60", &err));
+    assert_ok(mst_handler_new(params, &node.handler, &err));
+    mst_params_free(params);
+    meet(&node, 1);
+    tap_set_before(&tap, "/kv/txn", TAP_CUT, cancel_handler, node.handler);
+    assert_fails(mst_handler_finish(node.handler, 0, "", &err), MST_ECANCELED, "");
+    assert_true(tap_is_done(&tap));
+    struct mst_changes changes = {.size = sizeof changes};
+    assert_ok(mst_handler_poll(node.handler, PLENTY_MS, &changes, &err));
+    assert_true(changes.closed);
+    assert_int_equal(changes.outcome, MST_OUTCOME_FINISHED);
+    part(&node, 1);
+    tap_close(&tap);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -528,6 +563,7 @@ int main(void)
         cmocka_unit_test(again_with_one_more),
         cmocka_unit_test(leaving),
         cmocka_unit_test(cancelling),
+        cmocka_unit_test(cancelled_report_is_sent),
         cmocka_unit_test(rounds),
         cmocka_unit_test(leaving_without_a_lease),
         cmocka_unit_test(timing_out),
