@@ -155,6 +155,26 @@ static void finished_and_not_counted(void **state)
     mst__ending_leave(&nodes[1]);
 }
 
+/* Whether a node that is gone had finished is asked again if the answer was lost. */
+static void finished_is_asked_again(void **state)
+{
+    (void)state;
+    struct mst__ending nodes[2];
+    struct mst__word word;
+    bool closes = true;
+    begin(&nodes[0], "node0", 0, 2);
+    begin(&nodes[1], "node1", 1, 2);
+    mst__word_finish(&word, 0, "");
+    assert_ok(mst__ending_say(&nodes[1], &word, &closes, &err));
+    lossy.op = MST_OP_CHECK;
+    lossy.loses_request = true;
+    assert_false(mst__ending_has_finished(&nodes[0], 1));
+    assert_true(mst__ending_has_finished(&nodes[0], 1));
+    assert_false(mst__ending_has_finished(&nodes[1], 0));
+    mst__ending_leave(&nodes[0]);
+    mst__ending_leave(&nodes[1]);
+}
+
 /* --- failed --- */
 
 /* Two nodes in a round; the budget is one restart in an hour. */
@@ -290,16 +310,37 @@ static void a_new_window(void **state)
     leave_two(nodes);
 }
 
+/* The cause of a failure is found also if a node waited before it. */
+static void cause_comes_later(void **state)
+{
+    (void)state;
+    struct mst__ending nodes[2];
+    const struct mst__word word = failed_at(1);
+    struct mst_changes view = {.size = sizeof view, .nodes_waiting = 1};
+    bool closes = true;
+    begin_two(nodes, 1);
+    mst__ending_note(&nodes[0], &view);
+    assert_false(view.has_cause);
+    assert_ok(mst__ending_say(&nodes[1], &word, &closes, &err));
+    view.nodes_waiting = 2;
+    mst__ending_note(&nodes[0], &view);
+    assert_true(view.has_cause);
+    assert_int_equal(view.cause.exit_status, 7);
+    leave_two(nodes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(finished_again, start, stop),
         cmocka_unit_test_setup_teardown(last_one_finished_again, start, stop),
         cmocka_unit_test_setup_teardown(finished_and_not_counted, start, stop),
+        cmocka_unit_test_setup_teardown(finished_is_asked_again, start, stop),
         cmocka_unit_test_setup_teardown(a_round_fails_once, start, stop),
         cmocka_unit_test_setup_teardown(restarts_of_an_earlier_release, start, stop),
         cmocka_unit_test_setup_teardown(failed_again, start, stop),
         cmocka_unit_test_setup_teardown(a_new_window, start, stop),
+        cmocka_unit_test_setup_teardown(cause_comes_later, start, stop),
     };
     return MST_RUN_TESTS(tests);
 }
