@@ -3,8 +3,10 @@
 #include <arpa/inet.h>
 #include <muster/rendezvous.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/control.h"
@@ -77,9 +79,16 @@ static void opening_ends_at_once(void **state)
 /* --- an agent behind a relay --- */
 
 struct agent {
+    void *server; /* a struct fixture */
+    struct tap tap;
+    struct mst_params *params;
+    struct mst_store *store;
+    uv_loop_t loop;
+    uv_timer_t ticks;
     struct mst__control *control;
     struct mst_store *keys; /* of the job, not through the relay */
     char seen[40];          /* the state in the store when the answer was sent */
+    int commands_count;
 };
 
 /* An mst__control_fn. The command changes the state. */
@@ -87,6 +96,7 @@ static bool change(void *arg, const struct mst__control_command *command)
 {
     struct agent *agent = arg;
     (void)command;
+    agent->commands_count++;
     mst__control_publish(agent->control, STR("leaves"), "", 1, 0, 0);
     return true;
 }
@@ -110,63 +120,151 @@ static void look(void *arg)
     mst_buffer_free(&value);
 }
 
-static void send_command(struct mst_store *keys)
+static void agent_open(struct agent *agent)
 {
-    const struct mst__control_command command = {.kind = MST_CONTROL_RESTART};
+    char url[64];
+    *agent = (struct agent){.seen = ""};
+    assert_int_equal(fixture_open(&agent->server), 0);
+    const struct fixture *f = agent->server;
+    tap_open(&agent->tap, f->endpoint.port);
+    (void)snprintf(url, sizeof url, "tcp://127.0.0.1:%u", (unsigned)agent->tap.port);
+    agent->store = open_store(url);
+    (void)snprintf(url, sizeof url, "tcp://%s?prefix=" MST_CONTROL_PREFIX "job", f->text);
+    agent->keys = open_store(url);
+    assert_ok(mst_params_new("muster", "job", &agent->params, &err));
+    assert_int_equal(uv_loop_init(&agent->loop), 0);
+    assert_int_equal(uv_timer_init(&agent->loop, &agent->ticks), 0);
+    assert_int_equal(uv_timer_start(&agent->ticks, on_tick, 1, 1), 0);
+}
+
+/* It takes commands from here on. */
+static void agent_start(struct agent *agent, const char *log_dir)
+{
+    assert_ok(mst__control_new(&agent->loop, agent->store, agent->params, "node", change, agent,
+                               &agent->control, &err));
+    mst__control_publish(agent->control, STR("works"), log_dir, 1, 0, 1);
+    struct mst_bytes node = STR(MST_CONTROL_NODES "node");
+    assert_ok(mst_store_wait(agent->keys, &node, 1, PLENTY_MS, &err));
+}
+
+static void agent_close(struct agent *agent)
+{
+    mst__control_free(agent->control);
+    uv_close((uv_handle_t *)&agent->ticks, NULL);
+    assert_int_equal(uv_run(&agent->loop, UV_RUN_DEFAULT), 0);
+    assert_int_equal(uv_loop_close(&agent->loop), 0);
+    mst_store_close(agent->keys);
+    mst_store_close(agent->store);
+    mst_params_free(agent->params);
+    tap_close(&agent->tap);
+    assert_int_equal(fixture_close(&agent->server), 0);
+}
+
+static void send_command(const struct agent *agent,
+                         const struct mst__control_command *command,
+                         int64_t number)
+{
     struct mst__buf text;
-    int64_t number = 0;
+    char key[40];
+    int64_t count = 0;
     mst__buf_init(&text, MST_CONTROL_TEXT_SIZE_MAX);
-    assert_int_equal(mst__control_write(&command, &text), 0);
-    assert_ok(mst_store_add(keys, STR(MST_CONTROL_COUNT), 1, PLENTY_MS, &number, &err));
-    assert_int_equal(number, 1);
-    assert_ok(mst_store_set(keys, STR("commands/1"), mst__buf_bytes(&text), PLENTY_MS, &err));
+    assert_int_equal(mst__control_write(command, &text), 0);
+    assert_ok(mst_store_add(agent->keys, STR(MST_CONTROL_COUNT), 1, PLENTY_MS, &count, &err));
+    assert_int_equal(count, number);
+    (void)snprintf(key, sizeof key, "commands/%lld", (long long)number);
+    assert_ok(
+        mst_store_set(agent->keys, mst_bytes_str(key), mst__buf_bytes(&text), PLENTY_MS, &err));
     mst__buf_close(&text);
 }
+
+static const struct mst__control_command restart = {.kind = MST_CONTROL_RESTART};
 
 /* Whoever has drained a node, and drains the next one, has to see in the store that the first one
  * leaves. */
 static void state_comes_before_the_answer(void **state)
 {
-    struct fixture *f = NULL;
-    void *opened = NULL;
     (void)state;
-    assert_int_equal(fixture_open(&opened), 0);
-    f = opened;
-    struct tap tap;
-    struct agent agent = {.seen = ""};
-    struct mst_params *params = NULL;
-    uv_loop_t loop;
-    uv_timer_t ticks;
-    char url[64];
-    tap_open(&tap, f->endpoint.port);
-    (void)snprintf(url, sizeof url, "tcp://127.0.0.1:%u", (unsigned)tap.port);
-    struct mst_store *store = open_store(url);
-    (void)snprintf(url, sizeof url, "tcp://%s?prefix=" MST_CONTROL_PREFIX "job", f->text);
-    agent.keys = open_store(url);
-    assert_ok(mst_params_new("muster", "job", &params, &err));
-    assert_int_equal(uv_loop_init(&loop), 0);
-    assert_int_equal(uv_timer_init(&loop, &ticks), 0);
-    assert_int_equal(uv_timer_start(&ticks, on_tick, 1, 1), 0);
-    assert_ok(mst__control_new(&loop, store, params, "node", change, &agent, &agent.control, &err));
-    mst__control_publish(agent.control, STR("works"), "", 1, 0, 0);
-    struct mst_bytes node = STR(MST_CONTROL_NODES "node");
-    assert_ok(mst_store_wait(agent.keys, &node, 1, PLENTY_MS, &err)); /* it takes commands now */
-    tap_set_before(&tap, "replies/1", TAP_PASS, look, &agent);
-    send_command(agent.keys);
+    struct agent agent;
+    agent_open(&agent);
+    agent_start(&agent, "");
+    tap_set_before(&agent.tap, "replies/1", TAP_PASS, look, &agent);
+    send_command(&agent, &restart, 1);
     int64_t end_ms = mst__clock_deadline_ms(PLENTY_MS);
-    while (!tap_is_done(&tap) && mst__clock_ms() < end_ms) {
-        (void)uv_run(&loop, UV_RUN_ONCE);
+    while (!tap_is_done(&agent.tap) && mst__clock_ms() < end_ms) {
+        (void)uv_run(&agent.loop, UV_RUN_ONCE);
     }
     assert_string_equal(agent.seen, "leaves");
-    mst__control_free(agent.control);
-    uv_close((uv_handle_t *)&ticks, NULL);
-    assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
-    assert_int_equal(uv_loop_close(&loop), 0);
-    mst_store_close(agent.keys);
-    mst_store_close(store);
-    mst_params_free(params);
-    tap_close(&tap);
-    assert_int_equal(fixture_close(&opened), 0);
+    agent_close(&agent);
+}
+
+/* Commands from before an agent was there are not for it. */
+static void earlier_commands_are_for_others(void **state)
+{
+    (void)state;
+    struct agent agent;
+    bool is_answered = false;
+    agent_open(&agent);
+    send_command(&agent, &restart, 1);
+    send_command(&agent, &restart, 2);
+    agent_start(&agent, "");
+    send_command(&agent, &restart, 3);
+    struct mst_bytes reply = STR("replies/3");
+    int64_t end_ms = mst__clock_deadline_ms(PLENTY_MS);
+    while (!is_answered && mst__clock_ms() < end_ms) {
+        (void)uv_run(&agent.loop, UV_RUN_ONCE);
+        assert_ok(mst_store_check(agent.keys, &reply, 1, PLENTY_MS, &is_answered, &err));
+    }
+    assert_true(is_answered);
+    assert_int_equal(agent.commands_count, 1);
+    assert_absent(agent.keys, "replies/1");
+    agent_close(&agent);
+}
+
+/* --- logs --- */
+
+static void assert_popped(const struct agent *agent, int reader, const char *wanted)
+{
+    char key[40];
+    struct mst_buffer piece = {0};
+    (void)snprintf(key, sizeof key, "logs/reader%d", reader);
+    assert_ok(mst_store_queue_pop(agent->keys, mst_bytes_str(key), true, PLENTY_MS, &piece, &err));
+    assert_bytes_str(mst_bytes_of(piece.data, piece.size), wanted);
+    mst_buffer_free(&piece);
+}
+
+/* Of more readers than a node serves the last one is told so; the others read on. */
+static void too_many_readers(void **state)
+{
+    (void)state;
+    struct agent agent;
+    char folder[] = "/tmp/muster-unit-XXXXXX";
+    char paths[3][80];
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(paths[0], sizeof paths[0], "%s/gen_1", folder);
+    (void)snprintf(paths[1], sizeof paths[1], "%s/rank_0.local_0", paths[0]);
+    (void)snprintf(paths[2], sizeof paths[2], "%s/stdout.log", paths[1]);
+    assert_int_equal(mkdir(paths[0], 0700), 0);
+    assert_int_equal(mkdir(paths[1], 0700), 0);
+    FILE *log = fopen(paths[2], "we");
+    assert_non_null(log);
+    assert_true(fputs("line\n", log) >= 0);
+    assert_int_equal(fclose(log), 0);
+    agent_open(&agent);
+    agent_start(&agent, folder);
+    for (int reader = 1; reader <= MST_CONTROL_READERS_MAX + 1; reader++) {
+        struct mst__control_command command = {
+            .kind = MST_CONTROL_LOGS, .lines = -1, .follows = true};
+        (void)snprintf(command.token, sizeof command.token, "reader%d", reader);
+        send_command(&agent, &command, reader);
+    }
+    assert_popped(&agent, MST_CONTROL_READERS_MAX + 1, "etoo many readers of logs on this node");
+    assert_popped(&agent, 1, "dline\n");
+    assert_popped(&agent, MST_CONTROL_READERS_MAX, "dline\n");
+    agent_close(&agent);
+    assert_int_equal(unlink(paths[2]), 0);
+    assert_int_equal(rmdir(paths[1]), 0);
+    assert_int_equal(rmdir(paths[0]), 0);
+    assert_int_equal(rmdir(folder), 0);
 }
 
 int main(void)
@@ -174,6 +272,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(opening_ends_at_once),
         cmocka_unit_test(state_comes_before_the_answer),
+        cmocka_unit_test(earlier_commands_are_for_others),
+        cmocka_unit_test(too_many_readers),
     };
     return MST_RUN_TESTS(tests);
 }

@@ -1,6 +1,7 @@
 /* unit/agent/test_report.c - the report of a failure, which may be about another machine. */
 #include "agent/report.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -70,6 +71,34 @@ static void test_plain_block(void **state)
     mst__buf_close(&block);
 }
 
+/* The time has its microseconds, the first signal is one, and a traceback goes on after an empty
+ * line. */
+static void test_details(void **state)
+{
+    (void)state;
+    const struct mst__failed_worker failed = {
+        .signal = 1,
+        .wall_us = 1700000000123456,
+        .host = "h",
+        .message = "first\n\nthird",
+    };
+    struct mst__buf block;
+    mst__buf_init(&block, MST_AGENT_BLOCK_SIZE_MAX);
+    assert_int_equal(setenv("TZ", "UTC0", 1), 0);
+    assert_int_equal(mst__report_block(&block, &failed), 0);
+    assert_int_equal(mst__buf_append_u8(&block, 0), 0);
+    assert_report((const char *)mst__buf_bytes(&block).data,
+                  "  time      : 2023-11-14_22:13:20.123456\n"
+                  "  host      : h\n"
+                  "  rank      : 0 (local_rank: 0)\n"
+                  "  exitcode  : -1 (pid: 0): SIGHUP\n"
+                  "  error_file: <N/A>\n"
+                  "  traceback : first\n"
+                  "    \n"
+                  "    third\n");
+    mst__buf_close(&block);
+}
+
 /* The block of another node can neither control the terminal nor look like another report. */
 static void test_foreign_block(void **state)
 {
@@ -126,6 +155,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_plain_block, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_details, setup, teardown),
         cmocka_unit_test_setup_teardown(test_foreign_block, setup, teardown),
         cmocka_unit_test_setup_teardown(test_foreign_cause, setup, teardown),
         cmocka_unit_test_setup_teardown(test_size, setup, teardown),

@@ -188,6 +188,37 @@ static void long_line(void **state)
     assert_int_equal(expiries_count, 1);
 }
 
+/* A line may come in parts. */
+static void line_in_parts(void **state)
+{
+    (void)state;
+    char text[1000] = "";
+    add(text, sizeof text, 0, "s", 1, 0);
+    send_text(text, strlen(text) / 2);
+    turn();
+    assert_int_equal(expiries_count, 0);
+    send_text(text + strlen(text) / 2, strlen(text) - strlen(text) / 2);
+    turn();
+    assert_int_equal(expiries_count, 1);
+}
+
+/* A timer that is set again, or released, does not expire at its first time. */
+static void set_again(void **state)
+{
+    (void)state;
+    char text[1000] = "";
+    add(text, sizeof text, 0, "s", 1, SIGKILL);
+    add(text, sizeof text, 0, "s", 2000000000, SIGKILL);
+    add(text, sizeof text, 1, "s", 1, SIGKILL);
+    add(text, sizeof text, 1, "s", -1, SIGKILL);
+    send_text(text, strlen(text));
+    turn();
+    assert_int_equal(expiries_count, 0);
+    assert_int_equal(watchdog.count, 1);
+    assert_false(has_ended(0));
+    assert_false(has_ended(1));
+}
+
 /* Timers of an earlier generation do not count. */
 static void forgotten(void **state)
 {
@@ -235,6 +266,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(same_name, start, stop),
         cmocka_unit_test_setup_teardown(only_own_processes, start, stop),
         cmocka_unit_test_setup_teardown(long_line, start, stop),
+        cmocka_unit_test_setup_teardown(line_in_parts, start, stop),
+        cmocka_unit_test_setup_teardown(set_again, start, stop),
         cmocka_unit_test_setup_teardown(forgotten, start, stop),
         cmocka_unit_test_setup_teardown(file_of_somebody_else, start, stop),
     };
