@@ -219,9 +219,11 @@ static struct mst__http *client_with(struct mst__http_options options,
                                      uint16_t port,
                                      uint16_t other_port)
 {
-    struct mst__endpoint endpoints[] = {endpoint_of(port), endpoint_of(other_port)};
+    /* One that is given again is the same. */
+    struct mst__endpoint endpoints[] = {endpoint_of(port), endpoint_of(other_port),
+                                        endpoint_of(port)};
     options.endpoints = endpoints;
-    options.endpoint_count = other_port == 0 ? 1 : 2;
+    options.endpoint_count = other_port == 0 ? 1 : 3;
     struct mst__http *http = NULL;
     if (mst__http_new(&options, &http, &err) != 0) {
         fail_msg("%s", err.msg);

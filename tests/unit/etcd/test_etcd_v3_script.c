@@ -291,6 +291,37 @@ static void test_write_unknown(void **state)
     end();
 }
 
+/* So is everything that changes something; a transaction that only reads is sent again. */
+static void test_changes_unknown(void **state)
+{
+    (void)state;
+    static const struct step steps[] = {
+        {"POST /v3/kv/txn", 0, NULL, NULL},
+        {"POST /v3/kv/deleterange", 0, NULL, NULL},
+        {"POST /v3/lease/revoke", 0, NULL, NULL},
+        {"POST /v3/kv/compaction", 0, NULL, NULL},
+        {"POST /v3/kv/txn", 0, NULL, NULL},
+        {"POST /v3/kv/txn", 200,
+         "{\"header\":{\"revision\":\"1\"},\"succeeded\":true,\"responses\":"
+         "[{\"response_range\":{\"header\":{\"revision\":\"1\"}}}]}",
+         NULL},
+    };
+    BEGIN(steps);
+    struct mst__v3_result result;
+    mst__v3_result_init(&result);
+    struct mst__v3_op op = {.kind = MST_V3_OP_PUT, .u.put = {.key = BYTES("a")}};
+    const struct mst__v3_txn txn = {.success = &op, .success_count = 1};
+    const struct mst__v3_delete del = {.key = BYTES("a")};
+    assert_fails(mst__v3_txn(v3, &txn, plenty(), &result, &err), MST_EUNKNOWN, "etcd transaction");
+    assert_fails(mst__v3_delete(v3, &del, plenty(), &result, &err), MST_EUNKNOWN, "etcd delete");
+    assert_fails(mst__v3_lease_revoke(v3, 1, plenty(), &err), MST_EUNKNOWN, "etcd lease revoke");
+    assert_fails(mst__v3_compact(v3, 1, plenty(), &err), MST_EUNKNOWN, "etcd compaction");
+    op = (struct mst__v3_op){.kind = MST_V3_OP_RANGE, .u.range = {.key = BYTES("a")}};
+    assert_ok(mst__v3_txn(v3, &txn, plenty(), &result, &err));
+    mst__v3_result_close(&result);
+    end();
+}
+
 /* A member without a leader has done nothing. */
 static void test_write_no_leader(void **state)
 {
@@ -801,16 +832,27 @@ static void test_watch_token(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_etcd_33),          cmocka_unit_test(test_prefix_by_trial),
-        cmocka_unit_test(test_no_gateway),       cmocka_unit_test(test_write_unknown),
-        cmocka_unit_test(test_write_no_leader),  cmocka_unit_test(test_read_again),
-        cmocka_unit_test(test_grant_again),      cmocka_unit_test(test_token),
-        cmocka_unit_test(test_token_refused),    cmocka_unit_test(test_token_late),
-        cmocka_unit_test(test_watch_resumes),    cmocka_unit_test(test_watch_ranges),
-        cmocka_unit_test(test_watch_token),      cmocka_unit_test(test_one_token_for_all),
-        cmocka_unit_test(test_watch_is_checked), cmocka_unit_test(test_watch_check_cut_short),
-        cmocka_unit_test(test_watch_follows),    cmocka_unit_test(test_member_is_left),
-        cmocka_unit_test(test_token_of_others),  cmocka_unit_test(test_watch_progress_of_one),
+        cmocka_unit_test(test_etcd_33),
+        cmocka_unit_test(test_prefix_by_trial),
+        cmocka_unit_test(test_no_gateway),
+        cmocka_unit_test(test_write_unknown),
+        cmocka_unit_test(test_changes_unknown),
+        cmocka_unit_test(test_write_no_leader),
+        cmocka_unit_test(test_read_again),
+        cmocka_unit_test(test_grant_again),
+        cmocka_unit_test(test_token),
+        cmocka_unit_test(test_token_refused),
+        cmocka_unit_test(test_token_late),
+        cmocka_unit_test(test_watch_resumes),
+        cmocka_unit_test(test_watch_ranges),
+        cmocka_unit_test(test_watch_token),
+        cmocka_unit_test(test_one_token_for_all),
+        cmocka_unit_test(test_watch_is_checked),
+        cmocka_unit_test(test_watch_check_cut_short),
+        cmocka_unit_test(test_watch_follows),
+        cmocka_unit_test(test_member_is_left),
+        cmocka_unit_test(test_token_of_others),
+        cmocka_unit_test(test_watch_progress_of_one),
         cmocka_unit_test(test_pauses_grow),
     };
     return MST_RUN_TESTS(tests);
