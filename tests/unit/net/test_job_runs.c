@@ -345,6 +345,41 @@ static void waiting_is_told_again(void **state)
     }
 }
 
+/* A member that was away while another one was lost hears of that when it is back. */
+static void loss_is_told_again(void **state)
+{
+    struct fixture *f = *state;
+    const struct mst__claim none = {.rank = MST_AUTHORITY_RANK_NONE};
+    const int64_t grace_ms = 2000;
+    f->server->options.job_grace_ms = grace_ms;
+    int a = member_new(f, "a", &none);
+    int b = member_new(f, "b", &none);
+    struct mst__job_message announce = announcement("a", 'a');
+    announce.u.announce.announcement.claim = round_await(f, a);
+    announce.u.announce.announcement.claim.holds = true;
+    (void)close(b);
+    settle(f->server);
+    (void)poll(NULL, 0, (int)grace_ms / 2); /* b's time is over when half of that of a is left */
+    (void)close(a);
+    const struct mst__job *job = mst__job_find(f->server, mst_bytes_str("job"));
+    int64_t end_ms = mst__clock_ms() + PATIENCE_MS;
+    while (job->authority.phase != MST_AUTHORITY_OPEN) {
+        assert_true(mst__clock_ms() < end_ms);
+        (void)poll(NULL, 0, 1);
+        turn(f->server);
+    }
+    a = node_new(f);
+    struct mst__job_message told = ask(f, a, &announce);
+    assert_int_equal(told.type, MST_JOB_WELCOME);
+    frame_read(f, a, &told);
+    assert_int_equal(told.type, MST_JOB_LOST);
+    assert_int_equal(told.u.lost.named, 1);
+    assert_bytes_str(told.u.lost.names[0], "b");
+    frame_read(f, a, &told);
+    assert_int_equal(told.type, MST_JOB_REOPENED);
+    (void)close(a);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
 
 int main(void)
@@ -362,6 +397,7 @@ int main(void)
         CASE(restarts_are_counted),
         CASE(claimed_rounds_do_not_count),
         CASE(waiting_is_told_again),
+        CASE(loss_is_told_again),
     };
     return MST_RUN_TESTS(tests);
 }
