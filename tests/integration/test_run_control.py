@@ -180,6 +180,10 @@ class Control(unittest.TestCase):
         time.sleep(19)
         harness.wait_until(lambda: self.ask("logs", "--rank", "0").returncode == 0, "a free place",
                            20)
+        # Nothing of the killed ones stays in the server.
+        url = f"{self.server.url()}/muster.run/{self.id()}"
+        harness.wait_until(lambda: self.muster("store", "list", url).stdout.count("/alive") == 1,
+                           "only the keys of the reader that waits")
         self.assertEqual(self.ask("restart").returncode, 0)
         self.assertTrue(select.select([readers[0].stdout], [], [], harness.DEADLINE_S)[0])
         self.assertEqual(readers[0].stdout.readline(), b"at 0/1 request 0\n")
