@@ -145,6 +145,15 @@ class Plain(Etcd):
         self.assertEqual(missing.returncode, 0)  # a round was sealed, which stays
         self.assertEqual(json.loads(missing.stdout)["participants"], [])
 
+    def test_status_of_a_last_call(self):
+        """When it ends only the authority knows."""
+        with self.job("1:3", last_call_timeout=60) as job:
+            node, = job.start_in_order(1)
+            told = job.status()
+            self.assertIn("1 waiting", told["summary"])
+            self.assertNotIn("last call", told["summary"])
+            node.kill()
+
     def test_lease_lasts_as_long_as_silence_may(self):
         """The lease of a node has whole seconds: not fewer than its keep-alives may take."""
         with self.job("1:1", keep_alive_interval="700ms", keep_alive_max_attempt=5) as job:

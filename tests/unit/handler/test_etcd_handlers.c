@@ -554,6 +554,37 @@ static void cancelled_report_is_sent(void **state)
     tap_close(&tap);
 }
 
+static void pause_etcd(void *arg)
+{
+    (void)arg;
+    etcd_unit_pause(&etcd);
+}
+
+/* A close whose answer was lost, at an etcd that says nothing from then on: it may have been done,
+ * and the caller is told so. */
+static void close_may_be_done(void **state)
+{
+    (void)state;
+    need_etcd();
+    struct mst_params *params = NULL;
+    struct mst_handler *handler = NULL;
+    struct tap tap;
+    char place[32];
+    tap_open(&tap, etcd.port);
+    (void)snprintf(place, sizeof place, "127.0.0.1:%u", (unsigned)tap.port);
+    assert_ok(unit_params("etcd-v3", place, "shut", 1, 1, "127.0.0.1", &params, &err));
+    assert_ok(mst_params_parse(params, "close_timeout=500ms", &err));
+    assert_ok(mst_handler_new(params, &handler, &err));
+    mst_params_free(params);
+    tap_set_before(&tap, "/kv/txn", TAP_CUT, pause_etcd, NULL);
+    int rv = mst_handler_set_closed(handler, &err);
+    assert_int_equal(kill(etcd.pid, SIGCONT), 0);
+    assert_int_equal(rv, MST_EUNKNOWN);
+    assert_true(tap_is_done(&tap));
+    mst_handler_free(handler);
+    tap_close(&tap);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -564,6 +595,7 @@ int main(void)
         cmocka_unit_test(leaving),
         cmocka_unit_test(cancelling),
         cmocka_unit_test(cancelled_report_is_sent),
+        cmocka_unit_test(close_may_be_done),
         cmocka_unit_test(rounds),
         cmocka_unit_test(leaving_without_a_lease),
         cmocka_unit_test(timing_out),
