@@ -99,10 +99,42 @@ static void next_address_at_once(void **state)
     (void)close(fds[1]);
 }
 
+/* One that does not answer holds up the next one for a moment only. */
+static void next_address_soon(void **state)
+{
+    (void)state;
+    enum { CALLERS = 4 };
+    char hung[8];
+    char serving[8];
+    struct mst_err err = {.code = 0};
+    struct sockaddr_in address;
+    socklen_t size = sizeof address;
+    int callers[CALLERS];
+    int fds[] = {port_new(false, hung), port_new(true, serving)};
+    assert_int_equal(listen(fds[0], 0), 0);
+    assert_int_equal(getsockname(fds[0], (struct sockaddr *)&address, &size), 0);
+    for (size_t i = 0; i < CALLERS; i++) { /* more than it has room for: who comes later waits */
+        callers[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        assert_true(callers[i] >= 0);
+        (void)connect(callers[i], (struct sockaddr *)&address, size); /* it is under way */
+    }
+    ports[0] = hung;
+    ports[1] = serving;
+    int64_t begin_ms = mst__clock_ms();
+    assert_int_equal(connect_to_several(&err), 0);
+    assert_in_range(mst__clock_ms() - begin_ms, AT_ONCE_MS, PLENTY_MS / 4);
+    for (size_t i = 0; i < CALLERS; i++) {
+        (void)close(callers[i]);
+    }
+    (void)close(fds[0]);
+    (void)close(fds[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(next_address_at_once),
+        cmocka_unit_test(next_address_soon),
     };
     return MST_RUN_TESTS(tests);
 }
