@@ -184,6 +184,33 @@ static void reachable_or_not(void **state)
     assert_notice(MST_NOTICE_UNREACHABLE, 8);
 }
 
+/* Whoever is in no round has no use for it. */
+static void unreachable_without_a_round(void **state)
+{
+    (void)state;
+    const struct mst_err away = {.code = MST_ECONN};
+    mst__view_reach(&view, &away);
+    assert_nothing();
+    assert_false(mst__view_is_old(&view));
+    complete(1);
+    assert_notice(MST_NOTICE_COMPLETE, 1);
+    mst__view_reach(&view, &away);
+    assert_notice(MST_NOTICE_UNREACHABLE, 1);
+}
+
+/* Before others tell it. */
+static void closed_by_itself(void **state)
+{
+    (void)state;
+    struct mst_changes now;
+    complete(1);
+    assert_true(mst__view_get(&view, &now));
+    assert_false(now.closed);
+    mst__view_set_closed(&view);
+    assert_true(mst__view_get(&view, &now));
+    assert_true(now.closed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -196,6 +223,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(nodes_are_named_once, start, stop),
         cmocka_unit_test_setup_teardown(a_lost_node_has_a_name_or_a_rank, start, stop),
         cmocka_unit_test_setup_teardown(reachable_or_not, start, stop),
+        cmocka_unit_test_setup_teardown(unreachable_without_a_round, start, stop),
+        cmocka_unit_test_setup_teardown(closed_by_itself, start, stop),
     };
     return MST_RUN_TESTS(tests);
 }
