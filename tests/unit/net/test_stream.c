@@ -86,6 +86,21 @@ static void connected_to_itself(void **state)
     mst__stream_close(&stream);
 }
 
+/* A peer whose machine is gone without a word is noticed in the end, at both ends. */
+static void dead_peers_are_noticed(void **state)
+{
+    (void)state;
+    struct mst__stream ends[2];
+    pair_new(&ends[0], &ends[1]);
+    for (size_t i = 0; i < 2; i++) {
+        int keeps_alive = 0;
+        socklen_t size = sizeof keeps_alive;
+        assert_int_equal(getsockopt(ends[i].fd, SOL_SOCKET, SO_KEEPALIVE, &keeps_alive, &size), 0);
+        assert_int_equal(keeps_alive, 1);
+        mst__stream_close(&ends[i]);
+    }
+}
+
 /* A socket that another process has opened: it does not block, and no child keeps it. */
 static void given_listener(void **state)
 {
@@ -380,6 +395,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(connected_to_itself),
+        cmocka_unit_test(dead_peers_are_noticed),
         cmocka_unit_test(given_listener),
         cmocka_unit_test(reading),
         cmocka_unit_test(writing),
