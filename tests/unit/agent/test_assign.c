@@ -172,6 +172,37 @@ static void ranks_of_the_round(void **state)
     assert_int_equal(got.master_port, 4321);
 }
 
+/* What rank 0 of two nodes tells the other one, whose role is told in the form of its agent. */
+static void ranks_of_another_node(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"torchelastic/role_info/1", "torchelastic/role_info1"};
+    for (size_t i = 0; i < 2; i++) {
+        struct mst_err err;
+        struct mst_rendezvous round = {.size = sizeof round, .world_size = 2, .master_port = 1};
+        struct mst__assignment got;
+        struct mst_buffer told = {0};
+        assert_int_equal(mst_store_open("hash:", NULL, 1000, &round.store, &err), 0);
+        assert_int_equal(
+            mst_store_set(round.store, mst_bytes_str(keys[i]),
+                          mst_bytes_str("{\"role\": \"other\", \"local_world_size\": 3}"), 1000,
+                          &err),
+            0);
+        const struct mst__assign assign = {
+            .round = &round, .role = "default", .nproc = 2, .timeout_ms = 2000};
+        assert_int_equal(mst__assign(&assign, &got, &err), 0);
+        assert_int_equal(got.world_size, 5);
+        assert_int_equal(got.role_world_size, 2);
+        assert_int_equal(mst_store_try_get(round.store,
+                                           mst_bytes_str("torchelastic/assigned_ranks/1"), 1000,
+                                           &told, &err),
+                         0);
+        assert_bytes_str(mst_bytes_of(told.data, told.size), "[2, 5, 0, 3]");
+        mst_buffer_free(&told);
+        mst_store_close(round.store);
+    }
+}
+
 /* In the form of json.dumps, so that nodes of both kinds have one role. */
 static void roles_as_python_writes_them(void **state)
 {
@@ -271,6 +302,7 @@ int main(void)
         cmocka_unit_test(report),
         cmocka_unit_test(address_of_an_earlier_round),
         cmocka_unit_test(address_that_never_comes),
+        cmocka_unit_test(ranks_of_another_node),
     };
     return MST_RUN_TESTS(tests);
 }

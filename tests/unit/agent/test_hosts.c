@@ -37,10 +37,10 @@ static void host_files(void **state)
     (void)state;
     struct mst__host_list list;
     struct mst_err err;
-    assert_int_equal(
-        mst__hosts_parse_file(mst_bytes_str("# all of them\n\n  a  slots=4 # big\nb[1-2]\r\nc"),
-                              &arena, &list, &err),
-        0);
+    assert_int_equal(mst__hosts_parse_file(
+                         mst_bytes_str("# all of them\n\n  a  slots=4 # big\nb[1-2]\r\nc # too"),
+                         &arena, &list, &err),
+                     0);
     assert_int_equal(list.count, 4);
     assert_string_equal(list.hosts[0].name, "a");
     assert_int_equal(list.hosts[0].slots, 4);
