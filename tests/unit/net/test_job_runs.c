@@ -201,8 +201,8 @@ static void keys_of_claimed_rounds_stay(void **state)
 /* --- counts --- */
 
 /* A pause, and what a round may take that waits for nothing. */
-#define PAUSE_MS 300
-#define AT_ONCE_US 200000
+#define PAUSE_MS 500
+#define AT_ONCE_US 400000
 
 static const struct mst__job_tally *tally_of(const struct fixture *f)
 {
