@@ -595,7 +595,7 @@ static void texts_of_announcements(void **state)
     (void)state;
     struct unit_run run;
     run_init(&run, 2, 4);
-    char text[256];
+    char text[MST_AUTHORITY_TEXT_SIZE_MAX];
     memset(text, 'x', sizeof text);
     const struct mst__label wrong[] = {
         {mst_bytes_str(""), mst_bytes_str("v")},
@@ -615,10 +615,11 @@ static void texts_of_announcements(void **state)
     said = run_announcement(&run, "a");
     said.name = mst_bytes_of(text, 255);
     said.address = mst_bytes_of(text, 255);
-    for (size_t more = 0; more < 2; more++) { /* two NULs of a label, two of name and address */
+    said.role = mst_bytes_of(text, 255);
+    for (size_t more = 0; more < 2; more++) { /* two NULs of a label, three of the others */
         const struct mst__label label = {
             mst_bytes_str("k"),
-            mst_bytes_of(text, MST_AUTHORITY_TEXT_SIZE_MAX - 2 * 255 - 5 + (more == 0 ? 1 : 0))};
+            mst_bytes_of(text, MST_AUTHORITY_TEXT_SIZE_MAX - 3 * 255 - 6 + (more == 0 ? 1 : 0))};
         said.labels = &label;
         said.labels_count = 1;
         assert_int_equal(run_say(&run, &said), more == 0 ? MST_ELIMIT : 0);
