@@ -429,8 +429,9 @@ struct mst__sim_auth {
     bool is_closed;  /* a close was requested and has arrived */
     bool was_closed; /* the same, also after the run was forgotten */
     int64_t calm_us;
-    int64_t word_us; /* when a node last sent a FINISH or RESTART */
-    int64_t rest_us; /* since when the group is at rest; 0 = it is not */
+    int64_t word_us;     /* when a node last sent a FINISH or RESTART */
+    int64_t rest_us;     /* since when the group is at rest; 0 = it is not */
+    int64_t patience_us; /* the longest silence of a process that the server took for alive */
     struct mst__buf frame;
     FILE *history;
     struct mst__sim_stats stats;
@@ -556,6 +557,8 @@ void mst__sim_auth_launch_wake(struct mst__sim_auth *sim, struct mst__sim_auth_n
 
 /* --- member.c: the member machine of a node --- */
 
+/* The silence after which a process of @node is lost. */
+int64_t mst__sim_auth_expiry_us(const struct mst__sim_auth *sim, uint32_t node, uint32_t life);
 /* The workers of a process of @node, and their role. */
 uint32_t mst__sim_auth_workers(const struct mst__sim_auth *sim, uint32_t node, uint32_t life);
 const char *mst__sim_auth_role(uint32_t node);

@@ -579,7 +579,13 @@ static const char *rest_of_server(const struct mst__sim_auth *sim)
         return "somebody waits for those who have finished";
     }
     bool runs = server->has_job && authority->phase == MST_AUTHORITY_RUNNING;
-    return up < sim->plan.nodes_min || runs ? NULL : "no round runs";
+    if (up >= sim->plan.nodes_min) {
+        return runs ? NULL : "no round runs";
+    }
+    /* A round may be sealed with a node that has just died. Then its members must still hear of the
+     * round, and that it is over. */
+    return up > 0 && authority->held_count > 0 ? "somebody has not come back from the last round"
+                                               : NULL;
 }
 
 /* The longest time of a message. */
@@ -631,11 +637,28 @@ static const char *rest_of_store(const struct mst__sim_auth *sim)
     return count < sim->plan.nodes_min || runs ? NULL : "no round runs";
 }
 
+/* Note how long processes may be silent that the server takes for alive: one may have died, and its
+ * last message came later. */
+static void note_patience(struct mst__sim_auth *sim)
+{
+    const struct mst__authority *authority = &sim->server.authority;
+    uint32_t cursor = 0;
+    const struct mst__authority_member *member;
+    while (sim->server.has_job &&
+           (member = mst__authority_next_member(authority, &cursor)) != NULL) {
+        bool is_living = member->place == MST_PLACE_WAITING || member->place == MST_PLACE_HOLDING;
+        int64_t expiry_us = mst__sim_auth_expiry_us(sim, mst__sim_auth_member_node(sim, member),
+                                                    session_life(member->session));
+        sim->patience_us = is_living && expiry_us > sim->patience_us ? expiry_us : sim->patience_us;
+    }
+}
+
 /* The time for the group to come to rest. While a process may be silent for longer than the others,
  * dead or alive, it takes that much longer; a former one makes no difference. */
 static int64_t rest_bound_us(const struct mst__sim_auth *sim)
 {
-    int64_t longest_us = sim->plan.expiry_us;
+    int64_t longest_us =
+        sim->patience_us > sim->plan.expiry_us ? sim->patience_us : sim->plan.expiry_us;
     for (uint32_t i = 0; i < sim->plan.nodes; i++) {
         int64_t expiry_us = sim->nodes[i].member.options.expiry_us;
         longest_us = expiry_us > longest_us ? expiry_us : longest_us;
@@ -646,6 +669,7 @@ static int64_t rest_bound_us(const struct mst__sim_auth *sim)
 void mst__sim_auth_look(struct mst__sim_auth *sim)
 {
     const struct mst__sim_auth_plan *plan = &sim->plan;
+    note_patience(sim);
     int64_t bound_us = rest_bound_us(sim);
     bool is_muster = plan->engine == MST_SIM_AUTH_MUSTER;
     int64_t passed_us = sim->now_us - sim->calm_us;

@@ -12,10 +12,9 @@
 #define PATIENT_LIVES 7
 #define PATIENT_TIMES 20
 
-static int64_t member_expiry_us(const struct mst__sim_auth *sim,
-                                const struct mst__sim_auth_node *node)
+int64_t mst__sim_auth_expiry_us(const struct mst__sim_auth *sim, uint32_t node, uint32_t life)
 {
-    bool is_patient = sim->plan.has_patient && (node->index + 3 * node->life) % PATIENT_LIVES == 0;
+    bool is_patient = sim->plan.has_patient && (node + 3 * life) % PATIENT_LIVES == 0;
     return (is_patient ? PATIENT_TIMES : 1) * sim->plan.expiry_us;
 }
 
@@ -56,7 +55,7 @@ void mst__sim_auth_member_begin(struct mst__sim_auth *sim, struct mst__sim_auth_
         .run_id = mst_bytes_str("run"),
         .where = "the server",
         .beat_us = plan->engine == MST_SIM_AUTH_MUSTER ? plan->beat_us : INT64_MAX,
-        .expiry_us = member_expiry_us(sim, node),
+        .expiry_us = mst__sim_auth_expiry_us(sim, node->index, node->life),
         .beats_per_answer = BEATS_PER_ANSWER,
         .seed = mst__prng_next(&sim->prng),
     };
