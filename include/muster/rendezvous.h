@@ -224,13 +224,14 @@ enum mst_outcome {
 
 /** Why work has failed: the first failure of a round, which is the same for all its nodes. */
 struct mst_cause {
-    int64_t rank;    /* of the node; -1 = none */
-    int64_t worker;  /* on the node; -1 = not known */
-    int exit_status; /* of the worker */
-    int signal;      /* the signal that ended it; 0 = none */
-    int64_t time_us; /* when, on the node's clock; 0 = not known */
-    char node[256];  /* as mst_handler_node calls it */
-    char text[256];  /* a sentence; cut off when long */
+    int64_t rank;      /* of the node; -1 = none */
+    int64_t worker;    /* on the node; -1 = not known */
+    int exit_status;   /* of the worker */
+    int signal;        /* the signal that ended it; 0 = none */
+    int64_t time_us;   /* when, on the node's clock; 0 = not known */
+    char node[256];    /* as mst_handler_node calls it */
+    char text[256];    /* a sentence; cut off when long */
+    char report[4096]; /* lines for people, such as a stack trace; cut off when long */
 };
 
 /** How the round has changed since it was complete. Which nodes are lost is told by notices. */
@@ -476,6 +477,9 @@ struct mst_failure {
     int signal;       /* the signal that ended it; 0 = none */
     int64_t time_us;  /* when, wall clock; 0 = now */
     const char *text; /* a sentence; cut off behind 255 bytes. NULL = none */
+    /** Lines for people, such as a stack trace; cut off behind 4,095 bytes. All nodes get it with
+     * the cause. NULL = none. */
+    const char *report;
 };
 
 /** Clear @failure, set its size, and set worker to -1. @size is `sizeof *failure`. Thread-safe;

@@ -72,6 +72,7 @@ class Cause:
     time: float  #: on the node's clock; 0 = not known
     node: str
     text: str
+    report: str = ""  #: lines for people, such as a stack trace
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +142,7 @@ def _cause(given: Any) -> Optional[Cause]:
         return None
     cause = given.cause
     return Cause(cause.rank, cause.worker, cause.exit_status, cause.signal, cause.time_us / 1e6,
-                 text_of(cause.node), text_of(cause.text))
+                 text_of(cause.node), text_of(cause.text), text_of(cause.report))
 
 
 def _notice(given: Any) -> Notice:
@@ -400,15 +401,17 @@ class Rendezvous(Handle):
         self._inside(lib.mst_handler_finish, status, text.encode())
 
     def restart(self, *, worker: int = -1, exit_status: int = 0, signal: int = 0, text: str = "",
-                time: float = 0) -> None:
+                time: float = 0, report: str = "") -> None:
         """Report that the work of this node in the round has failed: worker, exit status or
-        signal, time (seconds since 1970; 0 = now). Within the job's budget (``max_restarts``)
-        the next round begins, and next() joins it; else the job has failed."""
+        signal, time (seconds since 1970; 0 = now), a sentence (text) and lines for people
+        (report), such as a stack trace. Within the job's budget (``max_restarts``) the next round
+        begins, and next() joins it; else the job has failed."""
         memory = ffi.new("char[]", text.encode())
+        lines = ffi.new("char[]", report.encode())
         failure = ffi.new("struct mst_failure *")
         lib.mst_failure_init(failure, ffi.sizeof("struct mst_failure"))
         failure.worker, failure.exit_status, failure.signal = worker, exit_status, signal
-        failure.time_us, failure.text = int(time * 1e6), memory
+        failure.time_us, failure.text, failure.report = int(time * 1e6), memory, lines
         self._inside(lib.mst_handler_restart, failure)
 
     def leave(self) -> None:
@@ -473,10 +476,11 @@ class Rendezvous(Handle):
         await asyncio.to_thread(self.finish, status, text)
 
     async def restart_async(self, *, worker: int = -1, exit_status: int = 0, signal: int = 0,
-                            text: str = "", time: float = 0) -> None:
+                            text: str = "", time: float = 0, report: str = "") -> None:
         """restart() for asyncio."""
         await asyncio.to_thread(lambda: self.restart(
-            worker=worker, exit_status=exit_status, signal=signal, text=text, time=time))
+            worker=worker, exit_status=exit_status, signal=signal, text=text, time=time,
+            report=report))
 
     async def leave_async(self) -> None:
         """leave() for asyncio."""

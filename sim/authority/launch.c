@@ -152,6 +152,7 @@ static void restart(struct mst__sim_auth *sim,
 {
     struct mst__cause told = *cause;
     told.status = told.status == 0 ? ++sim->failures : told.status;
+    told.report = told.text;
     mst__sim_auth_say(sim, node->index, "fails, number %" PRId32, told.status);
     mst__sim_auth_member_step(
         sim, node, (struct mst__member_event){.kind = MST_MEMBER_EVENT_RESTART, .cause = &told});

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "base/mem.h"
 #include "sim/authority/authority.h"
 
@@ -55,8 +56,10 @@ static void work_finish(struct mst__sim_auth *sim, struct mst__sim_auth_node *no
 
 static void work_fail(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
-    const struct mst__cause cause = {
-        .worker = 1, .status = ++sim->failures, .text = mst_bytes_str(node->name)};
+    const struct mst__cause cause = {.worker = 1,
+                                     .status = ++sim->failures,
+                                     .text = mst_bytes_str(node->name),
+                                     .report = mst_bytes_str(node->name)};
     mst__sim_auth_say(sim, node->index, "fails, number %" PRId32, cause.status);
     mst__sim_auth_member_step(
         sim, node, (struct mst__member_event){.kind = MST_MEMBER_EVENT_RESTART, .cause = &cause});
@@ -564,10 +567,27 @@ void mst__sim_auth_work_check_written(struct mst__sim_auth *sim,
 
 /* --- what nodes hear --- */
 
+/* The report of a failure is that of its own sentence; a job that gives out has none. */
+static void check_report(struct mst__sim_auth *sim,
+                         const struct mst__sim_auth_node *node,
+                         const struct mst__job_end *end)
+{
+    bool is_reported = end->has_cause && end->cause.status != 0;
+    struct mst_bytes wanted = is_reported ? end->cause.text : mst_bytes_str("");
+    if (sim->plan.engine == MST_SIM_AUTH_MUSTER && !mst__bytes_equal(end->cause.report, wanted)) {
+        mst__sim_auth_break(
+            sim, "report",
+            "node %" PRIu32 " hears of number %" PRId32 " the report of another, '%.*s' for '%.*s'",
+            node->index, end->cause.status, (int)end->cause.report.size,
+            (const char *)end->cause.report.data, (int)wanted.size, (const char *)wanted.data);
+    }
+}
+
 static void check_end(struct mst__sim_auth *sim,
                       const struct mst__sim_auth_node *node,
                       const struct mst__job_end *end)
 {
+    check_report(sim, node, end);
     for (size_t i = 0; i < sim->ends_count; i++) {
         const struct mst__sim_auth_end *decided = &sim->ends[i];
         bool is_failed = decided->outcome == MST_JOB_OUTCOME_FAILED;
@@ -598,6 +618,7 @@ void mst__sim_auth_work_check_heard(struct mst__sim_auth *sim,
                message->u.reopened.why == MST_AUTHORITY_WHY_FAILED) {
         const struct mst__sim_auth_seal *seal = work_seal(sim, claim->epoch, claim->round);
         const struct mst__job_end *end = &message->u.reopened.end;
+        check_report(sim, node, end);
         if (!end->has_cause || !is_cause_of(seal, end->cause.status, end->cause.rank)) {
             mst__sim_auth_break(sim, "outcome",
                                 "node %" PRIu32 " hears that its round is over because of "

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/assert.h"
 #include "base/bytes.h"
 #include "base/signal_name.h"
 #include "base/text.h"
@@ -104,6 +105,33 @@ int mst__report_block(struct mst__buf *text, const struct mst__failed_worker *fa
         rv = rv == 0 ? put_lines(text, failed->tail) : rv;
     }
     return rv;
+}
+
+/* The size of the lines at the front of @block that have @size_max bytes. */
+static size_t whole_lines(struct mst_bytes block, size_t size_max)
+{
+    size_t size = size_max;
+    while (size > 0 && block.data[size - 1] != '\n') {
+        size--;
+    }
+    return size;
+}
+
+void mst__report_shorten(struct mst_bytes block, char *ret_text, size_t size)
+{
+    static const char left_out[] = "    ...\n";
+    struct mst_bytes head = block;
+    struct mst_bytes tail = mst_bytes_of("", 0);
+    if (block.size >= size) {
+        /* What happened is at the front; why it did is the end of a trace, or of what was said. */
+        head.size = whole_lines(block, size / 4);
+        tail = mst__bytes_skip(block, block.size - (size - sizeof left_out - head.size));
+        const uint8_t *end = memchr(tail.data, '\n', tail.size);
+        tail = end == NULL ? tail : mst__bytes_skip(tail, (size_t)(end - tail.data) + 1);
+    }
+    int used = snprintf(ret_text, size, "%.*s%s%.*s", (int)head.size, (const char *)head.data,
+                        block.size < size ? "" : left_out, (int)tail.size, (const char *)tail.data);
+    MST_ASSERT(used >= 0 && (size_t)used < size);
 }
 
 int mst__report_cause(struct mst__buf *text, const struct mst__cause *cause)

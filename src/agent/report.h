@@ -1,7 +1,8 @@
 /* agent/report.h - the report to the user of why a job failed, the same on all nodes.
  *
- * The node whose worker failed writes a block about the failure and puts it into the round's store,
- * where the other nodes read it. If it is not there, they report what the cause contains. */
+ * The node whose worker failed writes a block about the failure and sends it with the failure, in
+ * short. The other nodes are told it with the cause; without it, they report what else the cause
+ * contains. */
 #ifndef MST_AGENT_REPORT_H
 #define MST_AGENT_REPORT_H
 
@@ -29,6 +30,10 @@ void mst__report_signal(int signal, char ret_name[MST_SIGNAL_NAME_SIZE]);
 /* Append the block about one failure, each line indented by two blanks. Returns 0, MST_ELIMIT or
  * MST_ENOMEM. */
 int mst__report_block(struct mst__buf *text, const struct mst__failed_worker *failed);
+
+/* Copy @block, to @size bytes with a NUL: of a long one the beginning and the end, in whole
+ * lines. */
+void mst__report_shorten(struct mst_bytes block, char *ret_text, size_t size);
 
 /* Greatest size of a report with a block of MST_AGENT_BLOCK_SIZE_MAX bytes. */
 #define MST_REPORT_SIZE_MAX (5 * MST_AGENT_BLOCK_SIZE_MAX + 4096)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/report.h"
 #include "agent/run_self.h"
 #include "base/assert.h"
 #include "base/clock.h"
@@ -125,25 +126,16 @@ static void restart(struct mst__run *run, const struct mst__agent_effect *effect
     call->failure.signal = (int)cause->signal;
     call->failure.time_us = cause->wall_us;
     call->failure.text = call->text;
+    mst__report_shorten(mst__buf_bytes(&run->block), call->report, sizeof call->report);
+    call->failure.report = call->report;
     mst__run_call(run, call);
 }
 
-/* End the run. If the job failed on another node, get that node's report first. */
 static void end(struct mst__run *run)
 {
-    const struct mst__agent *agent = &run->agent;
-    bool has_failed = agent->end == MST_AGENT_END_FAILED;
-    bool is_own = run->has_own_block && agent->cause.rank == (uint32_t)run->round.rank &&
-                  agent->cause.wall_us == run->own_wall_us;
     run->is_ended = true;
     mst__run_drop_assign(run); /* the others may never say their roles */
-    if (has_failed && !is_own && run->round.store != NULL && run->round.world_size > 1 &&
-        agent->cause.rank != MST_AUTHORITY_RANK_NONE) {
-        run->has_own_block = false;
-        struct mst__call *call = mst__run_call_new(run, MST_CALL_EXPLAIN);
-        call->rank = agent->cause.rank;
-        mst__run_call(run, call);
-    } else if (run->calls == NULL) {
+    if (run->calls == NULL) {
         uv_stop(&run->loop);
     }
 }
@@ -314,6 +306,21 @@ static struct mst__cause cause_of(const struct mst_cause *told)
     };
 }
 
+/* Keep the report of the job's failure, to tell it if the job ends by this failure. A failure of
+ * this node has a longer one here. */
+static void keep_report(struct mst__run *run, const struct mst_notice *notice)
+{
+    const struct mst_cause *told = &notice->cause;
+    bool is_own =
+        run->has_own_block && told->rank == run->round.rank && told->time_us == run->own_wall_us;
+    if (notice->has_cause && !is_own) {
+        run->has_own_block = false;
+        mst__buf_clear(&run->block);
+        (void)mst__buf_append(&run->block,
+                              mst_bytes_str(told->report)); /* else the cause is told */
+    }
+}
+
 /* The job has ended, or there is no round for this node. */
 static void hear_end(struct mst__run *run, const struct mst_notice *notice)
 {
@@ -360,6 +367,7 @@ static void hear_over(struct mst__run *run, const struct mst_notice *notice)
 
 static void hear(struct mst__run *run, const struct mst_notice *notice)
 {
+    keep_report(run, notice);
     switch (notice->kind) {
         case MST_NOTICE_COMPLETE:
             mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_SEALED});

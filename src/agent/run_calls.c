@@ -16,7 +16,6 @@
 #include "store/store.h"
 
 /* Prefix of the key of a failure's report; the node's rank follows. */
-#define BLOCK_KEY "muster.run/failure/"
 
 /* Set by a node that is about to leave the round: its workers end, and workers of other nodes may
  * fail because of that. */
@@ -26,12 +25,6 @@
  * the reason. */
 #define ASKED_KEY "muster.run/asked"
 #define KEY_SIZE 60
-
-static struct mst_bytes block_key(int64_t rank, char text[KEY_SIZE])
-{
-    (void)snprintf(text, KEY_SIZE, BLOCK_KEY "%" PRId64, rank); /* fits */
-    return mst_bytes_str(text);
-}
 
 /* --- in the other thread --- */
 
@@ -88,38 +81,14 @@ static bool is_said(const struct mst__run *run, const char *name)
            exists;
 }
 
-/* Report the failure first, so that the other nodes stop, and then store its block. */
 static int restart(struct mst__call *call)
 {
     const struct mst__run *run = call->run;
-    char key[KEY_SIZE];
-    struct mst_err ignored; /* the other nodes have the sentence */
     /* A failure while another node is about to leave is a consequence of that, and is not reported.
      * The round is over when that node leaves, or when this node comes back. */
-    if (is_said(run, LEAVING_KEY)) {
-        return 0;
-    }
-    int rv = mst_handler_restart(run->handler, &call->failure, &call->err);
-    if (rv == 0 && run->round.world_size > 1) {
-        (void)mst_store_set(run->round.store, block_key(run->round.rank, key),
-                            mst__buf_bytes(&run->block), MST_AGENT_BLOCK_MS, &ignored);
-    }
-    return rv;
-}
-
-static int explain(struct mst__call *call)
-{
-    struct mst__run *run = call->run;
-    char key[KEY_SIZE];
-    struct mst_buffer value = {0};
-    int rv = mst_store_get(run->round.store, block_key(call->rank, key), MST_AGENT_BLOCK_MS, &value,
-                           &call->err);
-    mst__buf_clear(&run->block);
-    if (rv == 0) {
-        rv = mst__buf_append(&run->block, mst_bytes_of(value.data, value.size));
-    }
-    mst_buffer_free(&value);
-    return rv;
+    return is_said(run, LEAVING_KEY)
+               ? 0
+               : mst_handler_restart(run->handler, &call->failure, &call->err);
 }
 
 static int64_t left_ms(int64_t until_ms)
@@ -164,9 +133,6 @@ static void work(struct mst__call *call)
             return;
         case MST_CALL_LEAVE:
             call->rv = mst__handler_leave(run->handler, left_ms(call->until_ms), &call->err);
-            return;
-        case MST_CALL_EXPLAIN:
-            call->rv = explain(call);
             return;
     }
 }
@@ -314,7 +280,6 @@ static void done(struct mst__run *run, struct mst__call *call)
         case MST_CALL_LEAVING:
         case MST_CALL_CLOSE:
         case MST_CALL_LEAVE:
-        case MST_CALL_EXPLAIN:
             return;
     }
 }

@@ -28,7 +28,6 @@ enum mst__call_kind {
     MST_CALL_RESTART, /* report that the work of this node has failed */
     MST_CALL_CLOSE,   /* close the job */
     MST_CALL_LEAVE,   /* leave the job */
-    MST_CALL_EXPLAIN, /* get another node's report */
 };
 
 struct mst__call {
@@ -39,12 +38,12 @@ struct mst__call {
     struct mst_err err;
     bool is_said; /* WHY: there was a request */
 
-    struct mst_rendezvous round;       /* ASSIGN: with its own store */
-    struct mst__assignment assignment; /* ASSIGN */
-    struct mst_failure failure;        /* RESTART */
-    char text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
-    int64_t rank;     /* EXPLAIN: the other node */
-    int64_t until_ms; /* LEAVE: when it must be over */
+    struct mst_rendezvous round;                    /* ASSIGN: with its own store */
+    struct mst__assignment assignment;              /* ASSIGN */
+    struct mst_failure failure;                     /* RESTART */
+    char text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];    /* of the failure, */
+    char report[MST_AUTHORITY_REPORT_SIZE_MAX + 1]; /* as its report */
+    int64_t until_ms;                               /* LEAVE: when it must be over */
 };
 
 /* The thread that makes calls, one at a time, because each call needs the results of earlier ones.

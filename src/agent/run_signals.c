@@ -8,14 +8,6 @@
 #include "base/err.h"
 #include "base/syscalls.h"
 
-/* Whether the run is over but for a short call: the others hear that this node leaves, which takes
- * MST_AGENT_LEAVE_MS at most, or it gets the report of the job's failure. */
-static bool is_ending(const struct mst__run *run)
-{
-    return run->leaves ||
-           (run->is_ended && run->calls != NULL && run->calls->kind == MST_CALL_EXPLAIN);
-}
-
 static void take_stop(struct mst__run *run, int number, const char *why, bool hastens)
 {
     if (run->has_agent && !run->is_ended) {
@@ -25,8 +17,8 @@ static void take_stop(struct mst__run *run, int number, const char *why, bool ha
                                                      .hastens = hastens});
         return;
     }
-    if (is_ending(run) && !hastens) {
-        return;
+    if (run->leaves && !hastens) {
+        return; /* the run is over but for telling the others, in MST_AGENT_LEAVE_MS at most */
     }
     /* Before the rendezvous no other node knows of this one; after it no worker runs. */
     mst__group_kill(&run->preflight);

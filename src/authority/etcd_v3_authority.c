@@ -687,8 +687,10 @@ static void work_fill(const struct mst__authority *machine,
         round->cause = cause;
         round->cause.node = mst_bytes_str(""); /* the texts are stored apart */
         round->cause.text = mst_bytes_str("");
+        round->cause.report = mst_bytes_str("");
         memcpy(round->cause_node, machine->cause_node, sizeof round->cause_node);
         memcpy(round->cause_text, machine->cause_text, sizeof round->cause_text);
+        memcpy(round->cause_report, machine->cause_report, sizeof round->cause_report);
     }
 }
 

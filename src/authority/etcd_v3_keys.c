@@ -261,6 +261,20 @@ static int failure_add(struct mst__json *json, const struct mst__cause *cause)
     return rv == 0 ? mst__json_add_text(json, "text", cause->text) : rv;
 }
 
+/* The report of a failure, beside it in the document. */
+static int report_add(struct mst__json *json, struct mst_bytes report)
+{
+    return report.size == 0 ? 0 : mst__json_add_text(json, "report", report);
+}
+
+/* It belongs to the document. */
+static bool report_get(const struct mst__json *json, struct mst_bytes *ret_report)
+{
+    const struct mst__json *report = mst__json_member(json, "report");
+    return report == NULL || (mst__json_text(report, ret_report) &&
+                              ret_report->size <= MST_AUTHORITY_REPORT_SIZE_MAX);
+}
+
 static int word_add(struct mst__json *json, const struct mst__etcd_v3_word *word)
 {
     struct mst__json *child = mst__json_new_object();
@@ -310,6 +324,7 @@ int mst__etcd_v3_node_write(const struct mst__announcement *said,
     rv = rv == 0 && said->is_fixed ? mst__json_add_bool(json, "fixed", true) : rv;
     rv = rv == 0 && said->workers > 0 ? workers_add(json, said) : rv;
     rv = rv == 0 && word->is_said ? word_add(json, word) : rv;
+    rv = rv == 0 && word->is_said ? report_add(json, word->cause.report) : rv;
     rv = rv == 0 && has_left ? mst__json_add_bool(json, "left", true) : rv;
     return json_finish(json, rv, buf);
 }
@@ -419,6 +434,7 @@ int mst__etcd_v3_node_read(struct mst_bytes text,
         budget_get(json, &said->budget) &&
         (fixed == NULL || mst__json_bool(fixed, &said->is_fixed)) && workers_get(json, said) &&
         word_get(mst__json_member(json, "word"), &node.word) &&
+        report_get(json, &node.word.cause.report) &&
         (left == NULL || mst__json_bool(left, &node.has_left));
     if (!is_right) {
         mst__json_free(node.json);
@@ -607,6 +623,7 @@ struct mst__job_end mst__etcd_v3_round_end(const struct mst__etcd_v3_round *roun
         .outcome = round->outcome, .has_cause = round->has_cause, .cause = round->cause};
     end.cause.node = mst_bytes_str(round->cause_node);
     end.cause.text = mst_bytes_str(round->cause_text);
+    end.cause.report = mst_bytes_str(round->cause_report);
     return end;
 }
 
@@ -669,7 +686,8 @@ static int work_add(struct mst__json *json, const struct mst__etcd_v3_round *rou
     if (rv == 0 && round->finished_count > 0) {
         rv = flags_add(json, "finished_ranks", round->is_finished, round->world);
     }
-    return rv == 0 && round->has_cause ? cause_add(json, round) : rv;
+    rv = rv == 0 && round->has_cause ? cause_add(json, round) : rv;
+    return rv == 0 && round->has_cause ? report_add(json, mst_bytes_str(round->cause_report)) : rv;
 }
 
 /* Earlier releases do not write these. */
@@ -699,6 +717,12 @@ static bool work_get(const struct mst__json *json, struct mst__etcd_v3_round *ro
         return false;
     }
     int found = word_find(outcome, outcome_name, MST_JOB_OUTCOME_COUNT);
+    struct mst_bytes report = mst_bytes_str("");
+    if (!report_get(json, &report)) {
+        return false;
+    }
+    memcpy(round->cause_report, report.data, report.size);
+    round->cause_report[report.size] = '\0';
     /* Unknown, of a later release: closed. */
     round->outcome = found < 0 ? MST_JOB_OUTCOME_ASKED : (enum mst__job_outcome)found;
     return cause_get(mst__json_member(json, "cause"), round) &&

@@ -132,6 +132,7 @@ struct mst__etcd_v3_round {
     struct mst__cause cause;       /* without its texts, which are here */
     char cause_node[MST_AUTHORITY_NAME_SIZE_MAX + 1];
     char cause_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
+    char cause_report[MST_AUTHORITY_REPORT_SIZE_MAX + 1];
     uint32_t restarts;         /* of the budget, used in the current window */
     int64_t restarts_wall_us;  /* start of the window, on the clock of the authority */
     uint32_t restarts_total;   /* of the job */

@@ -112,6 +112,7 @@ static void keep_cause(struct mst__agent *agent, const struct mst__cause *cause)
     keep_text(agent->cause_text, sizeof agent->cause_text, cause->text);
     agent->cause.node = mst_bytes_str(agent->cause_node);
     agent->cause.text = mst_bytes_str(agent->cause_text);
+    agent->cause.report = mst_bytes_str(""); /* the driver keeps it */
 }
 
 /* --- the end --- */

@@ -173,6 +173,7 @@ struct mst__cause {
     int64_t wall_us; /* time on the node's clock; 0 = not known */
     struct mst_bytes node;
     struct mst_bytes text;
+    struct mst_bytes report; /* lines for people */
 };
 
 /* The outcome of a closed job. */
@@ -475,6 +476,7 @@ struct mst__authority {
     struct mst__cause cause; /* without its texts, which are below */
     char cause_node[MST_AUTHORITY_NAME_SIZE_MAX + 1];
     char cause_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
+    char cause_report[MST_AUTHORITY_REPORT_SIZE_MAX + 1];
 
     char close_reason[MST_AUTHORITY_REASON_SIZE_MAX + 1];
     char close_owner[MST_AUTHORITY_NAME_SIZE_MAX + 1];

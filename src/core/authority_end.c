@@ -38,6 +38,7 @@ struct mst__cause mst__authority_cause(const struct mst__authority *authority)
     struct mst__cause cause = authority->cause;
     cause.node = mst_bytes_str(authority->cause_node);
     cause.text = mst_bytes_str(authority->cause_text);
+    cause.report = mst_bytes_str(authority->cause_report);
     return cause;
 }
 
@@ -70,6 +71,7 @@ void mst__authority_take_cause(struct mst__authority *authority, const struct ms
     authority->cause = *cause;
     text_cut(authority->cause_node, cause->node, MST_AUTHORITY_NAME_SIZE_MAX);
     text_cut(authority->cause_text, cause->text, MST_AUTHORITY_CAUSE_SIZE_MAX);
+    text_cut(authority->cause_report, cause->report, MST_AUTHORITY_REPORT_SIZE_MAX);
 }
 
 /* Store @cause, of the member with @rank. */

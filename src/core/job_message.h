@@ -15,7 +15,8 @@
 /* Version 4 has restarts and start in SEALED, and all restarts in STATUS_TOLD. */
 /* The version that has jobs that do not grow. */
 #define MST_JOB_VERSION_FIXED 5
-/* The version that has workers in ANNOUNCE and their ranks in SEALED. */
+/* The version that has workers in ANNOUNCE and their ranks in SEALED, and the report of a failure
+ * in RESTART, REOPENED, CLOSED and REFUSED. */
 #define MST_JOB_VERSION_WORKERS 6
 
 /* Names in one LOST; the rest is a number. */

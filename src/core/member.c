@@ -108,13 +108,19 @@ static void announce(struct mst__member *member)
 
 /* --- words of the work --- */
 
-static void word_keep(struct mst__member *member, struct mst_bytes text)
+static void text_keep(char *to, size_t to_size, struct mst_bytes text)
 {
-    size_t size = text.size < sizeof member->word_text ? text.size : sizeof member->word_text - 1;
+    size_t size = text.size < to_size ? text.size : to_size - 1;
     if (size > 0) {
-        memcpy(member->word_text, text.data, size);
+        memcpy(to, text.data, size);
     }
-    member->word_text[size] = '\0';
+    to[size] = '\0';
+}
+
+static void word_keep(struct mst__member *member, struct mst_bytes text, struct mst_bytes report)
+{
+    text_keep(member->word_text, sizeof member->word_text, text);
+    text_keep(member->word_report, sizeof member->word_report, report);
 }
 
 bool mst__member_has_word(const struct mst__member *member)
@@ -209,11 +215,11 @@ static void on_word(struct mst__member *member, const struct mst__member_event *
     if (is_finish) {
         member->finish = MST_MEMBER_WORD_PENDING;
         member->finish_status = event->status;
-        word_keep(member, event->text);
+        word_keep(member, event->text, mst_bytes_str(""));
     } else {
         member->restart = MST_MEMBER_WORD_PENDING;
         member->cause = *event->cause;
-        word_keep(member, event->cause->text);
+        word_keep(member, event->cause->text, event->cause->report);
     }
     say_words(member);
 }
@@ -869,6 +875,7 @@ void mst__member_message(const struct mst__member *member,
             .cause = member->cause,
         };
         ret_message->u.restart.cause.text = mst_bytes_str(member->word_text);
+        ret_message->u.restart.cause.report = mst_bytes_str(member->word_report);
     }
 }
 

@@ -176,8 +176,9 @@ struct mst__member {
     enum mst__member_word finish;  /* HOLDING */
     enum mst__member_word restart; /* HOLDING, and JOINING until it is sent */
     int32_t finish_status;
-    struct mst__cause cause; /* of the restart; its text is below */
+    struct mst__cause cause; /* of the restart; its texts are below */
     char word_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
+    char word_report[MST_AUTHORITY_REPORT_SIZE_MAX + 1];
     struct mst_err word_err; /* UNSAID: of the last report; code 0 = no error */
     uint32_t word_answers;   /* of @answers_due, until the authority has read the report */
 

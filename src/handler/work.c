@@ -10,24 +10,32 @@
 
 /* --- words --- */
 
-static void word_text(struct mst__word *word, const char *text)
+/* Copy @text to @to, up to @size_max bytes. What is no character becomes a blank, and in a sentence
+ * also what cannot be shown. */
+static struct mst_bytes put_text(char *to, size_t size_max, const char *text, bool is_sentence)
 {
     struct mst_bytes rest = mst_bytes_str(text);
     size_t used = 0;
     while (rest.size > 0) {
         uint32_t c = 0;
         size_t size = mst__unicode_next(rest, &c);
-        bool is_shown = size > 0 && mst__unicode_is_shown(c);
-        size_t taken = is_shown ? size : 1;
-        if (used + taken > MST_AUTHORITY_CAUSE_SIZE_MAX) {
+        bool is_kept = size > 0 && (!is_sentence || mst__unicode_is_shown(c));
+        size_t taken = is_kept ? size : 1;
+        if (used + taken > size_max) {
             break;
         }
-        memcpy(word->text + used, is_shown ? (const char *)rest.data : " ", taken);
+        memcpy(to + used, is_kept ? (const char *)rest.data : " ", taken);
         used += taken;
         rest = mst__bytes_skip(rest, size == 0 ? 1 : size);
     }
-    word->text[used] = '\0';
-    word->cause.text = mst_bytes_of(word->text, used);
+    to[used] = '\0';
+    return mst_bytes_of(to, used);
+}
+
+static void word_text(struct mst__word *word, const char *text, const char *report)
+{
+    word->cause.text = put_text(word->text, MST_AUTHORITY_CAUSE_SIZE_MAX, text, true);
+    word->cause.report = put_text(word->report, MST_AUTHORITY_REPORT_SIZE_MAX, report, false);
 }
 
 void mst__word_finish(struct mst__word *word, int status, const char *text)
@@ -40,7 +48,7 @@ void mst__word_finish(struct mst__word *word, int status, const char *text)
                   .status = status,
                   .wall_us = mst__clock_wall_us()},
     };
-    word_text(word, text);
+    word_text(word, text, NULL);
 }
 
 void mst__word_restart(struct mst__word *word, const struct mst_failure *failure)
@@ -54,7 +62,7 @@ void mst__word_restart(struct mst__word *word, const struct mst_failure *failure
                   .signal = failure->signal > 0 ? (uint32_t)failure->signal : 0,
                   .wall_us = failure->time_us == 0 ? mst__clock_wall_us() : failure->time_us},
     };
-    word_text(word, failure->text);
+    word_text(word, failure->text, failure->report);
 }
 
 struct mst__member_event mst__word_event(const struct mst__word *word)
@@ -100,6 +108,7 @@ void mst__work_reopened(struct mst_changes *changes, const struct mst__job_end *
     };
     tell_text(changes->cause.node, sizeof changes->cause.node, cause->node);
     tell_text(changes->cause.text, sizeof changes->cause.text, cause->text);
+    tell_text(changes->cause.report, sizeof changes->cause.report, cause->report);
 }
 
 void mst__work_ended(struct mst_changes *changes, const struct mst__job_end *end)

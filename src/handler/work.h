@@ -12,10 +12,12 @@ struct mst__word {
     bool is_finish;          /* the work is done; else it has failed */
     struct mst__cause cause; /* without rank and node; for finished work only status and text */
     char text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
+    char report[MST_AUTHORITY_REPORT_SIZE_MAX + 1];
     int64_t limit_ms; /* how long it may take to arrive, if that is less than the handler allows */
 };
 
-/* Texts are cut off at a character, and control characters become blanks. */
+/* Texts are cut off at a character. In a sentence, control characters become blanks; those of a
+ * report are for its readers to make visible. */
 void mst__word_finish(struct mst__word *word, int status, const char *text);
 void mst__word_restart(struct mst__word *word, const struct mst_failure *failure);
 

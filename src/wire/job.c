@@ -26,6 +26,7 @@ static void visit_restart(struct mst__visitor *visitor, struct mst__job_restart 
     mst__visit_u64(visitor, &restart->epoch);
     mst__visit_i64(visitor, &restart->round);
     mst__visit_failure(visitor, &restart->cause);
+    mst__visit_report(visitor, &restart->cause);
 }
 
 static void visit_announce(struct mst__visitor *visitor, struct mst__job_announce *announce)
@@ -176,6 +177,7 @@ static void visit_refused(struct mst__visitor *visitor, struct mst__job_message 
     if (mst__visit_more(visitor)) {
         mst__visit_end(visitor, &message->u.refused.end);
     }
+    mst__visit_report(visitor, &message->u.refused.end.cause);
 }
 
 static void visit_reopened(struct mst__visitor *visitor, struct mst__job_message *message)
@@ -187,6 +189,7 @@ static void visit_reopened(struct mst__visitor *visitor, struct mst__job_message
     if (mst__visit_more(visitor)) {
         mst__visit_cause(visitor, &message->u.reopened.end);
     }
+    mst__visit_report(visitor, &message->u.reopened.end.cause);
 }
 
 /* Messages about a run: CLOSE has all fields, STATUS the first, CLOSED the rest. */
@@ -201,6 +204,7 @@ static void visit_close(struct mst__visitor *visitor, struct mst__job_message *m
     }
     if (message->type == MST_JOB_CLOSED && mst__visit_more(visitor)) {
         mst__visit_end(visitor, &message->u.close.end);
+        mst__visit_report(visitor, &message->u.close.end.cause);
     } else if (message->type == MST_JOB_STATUS && mst__visit_more(visitor)) {
         mst__visit_u32(visitor, &message->u.close.version);
     }

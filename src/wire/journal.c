@@ -159,6 +159,7 @@ static void visit_event(struct mst__visitor *visitor, struct mst__journal_event 
             mst__visit_i64(visitor, &event->round);
             if (event->kind == MST_AUTHORITY_EVENT_FAILED) {
                 mst__visit_failure(visitor, &record->cause);
+                mst__visit_report(visitor, &record->cause);
             }
             return;
         case MST_AUTHORITY_EVENT_RESTORED:

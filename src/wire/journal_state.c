@@ -137,6 +137,7 @@ static void visit_job(struct mst__visitor *visitor,
     }
     if (mst__visit_more(visitor)) { /* the same */
         mst__visit_bool(visitor, &authority->settings.has_workers);
+        visit_chars(visitor, authority->cause_report, MST_AUTHORITY_REPORT_SIZE_MAX);
     }
 }
 

@@ -199,6 +199,13 @@ void mst__visit_failure(struct mst__visitor *visitor, struct mst__cause *cause)
     mst__visit_text(visitor, &cause->text);
 }
 
+void mst__visit_report(struct mst__visitor *visitor, struct mst__cause *cause)
+{
+    if (mst__visit_more(visitor)) {
+        mst__visit_text(visitor, &cause->report);
+    }
+}
+
 void mst__visit_cause(struct mst__visitor *visitor, struct mst__job_end *end)
 {
     mst__visit_bool(visitor, &end->has_cause);

@@ -46,6 +46,8 @@ void mst__visit_budget(struct mst__visitor *visitor, struct mst__budget *budget)
 void mst__visit_workers(struct mst__visitor *visitor, struct mst__announcement *announcement);
 void mst__visit_worker_ranks(struct mst__visitor *visitor, struct mst__worker_ranks *ranks);
 void mst__visit_failure(struct mst__visitor *visitor, struct mst__cause *cause);
+/* The report of a failure, at the end of a message or record: earlier ones have none. */
+void mst__visit_report(struct mst__visitor *visitor, struct mst__cause *cause);
 void mst__visit_cause(struct mst__visitor *visitor, struct mst__job_end *end);
 void mst__visit_end(struct mst__visitor *visitor, struct mst__job_end *end);
 /* Labels as above, written from the announcement. */

@@ -1262,8 +1262,8 @@ class Silence(OwnServer):
             self.assertEqual(self.ended(nodes, since, harness.SLOWNESS), [-signal.SIGTERM] * 2)
         self.both(test)
 
-    def test_signal_while_it_reads_a_report(self):
-        """A node reads the report of a failure elsewhere at its end. A signal changes nothing."""
+    def test_report_comes_with_the_failure(self):
+        """A node has the report of a failure elsewhere before its own workers have stopped."""
         def test(backend):
             fails, goes = self.path(backend + "-fails"), self.path(backend + "-goes")
             script = f'trap "echo stopping; until [ -e {goes} ]; do sleep 0.02; done; exit 0" ' \
@@ -1279,8 +1279,8 @@ class Silence(OwnServer):
             os.mkdir(goes)
             harness.wait_until(lambda: any(event["phase"] == "ended"
                                            for event in other.events("phase")), "the end")
-            other.signal(signal.SIGTERM)
             self.assertEqual(self.ended([other], since, self.TELL_S), [7])
+            self.assertIn("rank      : 0 (local_rank: 0)", other.stderr())
         self.both(test)
 
     def test_ends_alone(self):

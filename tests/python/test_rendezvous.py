@@ -75,11 +75,13 @@ class Meeting(Case):
     def test_restart(self):
         nodes = self.nodes(2, max_restarts=1)
         first = self.meet(nodes)[0].round
-        nodes[1].restart(worker=3, exit_status=7, text="out of luck", time=1000.5)
+        nodes[1].restart(worker=3, exit_status=7, text="out of luck", time=1000.5,
+                         report="line 1\nline 2")
         changes = self.until(nodes[0], lambda changes: changes.reopened)
         self.assertTrue(changes.should_return)
         self.assertEqual(changes.cause, muster.Cause(
-            rank=1, worker=3, exit_status=7, signal=0, time=1000.5, node="n1", text="out of luck"))
+            rank=1, worker=3, exit_status=7, signal=0, time=1000.5, node="n1", text="out of luck",
+            report="line 1\nline 2"))
         here = self.meet(nodes)[0]
         self.assertEqual((here.round, here.restarts, here.start),
                          (first + 1, 1, muster.Start.FAILED))

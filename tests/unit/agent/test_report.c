@@ -1,6 +1,7 @@
 /* unit/agent/test_report.c - the report of a failure, which may be about another machine. */
 #include "agent/report.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -151,6 +152,30 @@ static void test_size(void **state)
     mst__free(block);
 }
 
+/* What fits is sent as it is. Of more, the first lines and the last ones, which say most. */
+static void test_short(void **state)
+{
+    (void)state;
+    char sent[91];
+    char block[400];
+    size_t used = 0;
+    for (int i = 0; i < 20; i++) {
+        used += (size_t)snprintf(block + used, sizeof block - used, "  line %02d\n", i); /* fits */
+    }
+    mst__report_shorten(mst_bytes_of(block, sizeof sent - 1), sent, sizeof sent);
+    assert_int_equal(strlen(sent), sizeof sent - 1);
+    assert_memory_equal(sent, block, sizeof sent - 1);
+    mst__report_shorten(mst_bytes_of(block, used), sent, sizeof sent);
+    assert_string_equal(sent, "  line 00\n  line 01\n    ...\n  line 14\n  line 15\n  line 16\n"
+                              "  line 17\n  line 18\n  line 19\n");
+    mst__report_shorten(mst_bytes_of(block, 0), sent, sizeof sent);
+    assert_string_equal(sent, "");
+    memset(block, 'x', sizeof block); /* one line */
+    mst__report_shorten(mst_bytes_of(block, sizeof block), sent, sizeof sent);
+    assert_int_equal(strlen(sent), sizeof sent - 1);
+    assert_memory_equal(sent, "    ...\nxxx", 11);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +184,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_foreign_block, setup, teardown),
         cmocka_unit_test_setup_teardown(test_foreign_cause, setup, teardown),
         cmocka_unit_test_setup_teardown(test_size, setup, teardown),
+        cmocka_unit_test(test_short),
     };
     return MST_RUN_TESTS(tests);
 }

@@ -26,7 +26,8 @@ static struct mst__cause cause(void)
                                .status = -102,
                                .signal = 103,
                                .wall_us = 104,
-                               .text = text("cause-text")};
+                               .text = text("cause-text"),
+                               .report = text("cause\n\treport")};
 }
 
 static void make_node(size_t index, struct mst__etcd_v3_node *node)
@@ -116,6 +117,7 @@ static void make_round(enum mst__etcd_v3_state state,
         round->cause.rank = 407;
         (void)snprintf(round->cause_node, sizeof round->cause_node, "cause-node");
         (void)snprintf(round->cause_text, sizeof round->cause_text, "cause-text");
+        (void)snprintf(round->cause_report, sizeof round->cause_report, "cause\n\treport");
     }
 }
 
@@ -144,6 +146,7 @@ static void tell_cause(struct mst__buf *to, const struct mst__cause *from)
     TELL_UINT(to, from, signal);
     TELL_INT(to, from, wall_us);
     TELL_TEXT(to, from, text);
+    TELL_TEXT(to, from, report);
 }
 
 static void tell_node(struct mst__buf *to, const struct mst__etcd_v3_node *node)

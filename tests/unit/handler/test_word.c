@@ -1,6 +1,8 @@
 /* unit/handler/test_word.c - what the application says about its work, as it goes to the job. */
 #include "handler/work.h"
 
+#include <string.h>
+
 #include "base/clock.h"
 #include "unit/unit.h"
 
@@ -30,6 +32,20 @@ static void fields(void **state)
     assert_int_equal(cause_of((struct mst_failure){.signal = -9}).signal, 0);
 }
 
+/* It keeps its lines, and ends at a character. */
+static void report_of_a_failure(void **state)
+{
+    (void)state;
+    char report[MST_AUTHORITY_REPORT_SIZE_MAX + 10];
+    memset(report, 'x', sizeof report);
+    memcpy(report, "a\n\tb\x1b", 5);
+    memcpy(report + MST_AUTHORITY_REPORT_SIZE_MAX - 1, "\xc3\xa9", 3); /* half of it would fit */
+    struct mst__cause cause = cause_of((struct mst_failure){.report = report});
+    assert_int_equal(cause.report.size, MST_AUTHORITY_REPORT_SIZE_MAX - 1);
+    assert_memory_equal(cause.report.data, report, cause.report.size);
+    assert_int_equal(cause_of((struct mst_failure){.worker = 1}).report.size, 0);
+}
+
 /* Without a time it is now. */
 static void time_of_a_failure(void **state)
 {
@@ -43,6 +59,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields),
+        cmocka_unit_test(report_of_a_failure),
         cmocka_unit_test(time_of_a_failure),
     };
     return MST_RUN_TESTS(tests);

@@ -130,6 +130,7 @@ static struct mst_failure boom(void)
     failure.worker = 2;
     failure.exit_status = 7;
     failure.text = "boom\nand\x1b[1m more";
+    failure.report = "first\n\tsecond \xff\xc3\xa9\n";
     failure.time_us = 1700000000000000;
     return failure;
 }
@@ -147,6 +148,7 @@ static void assert_boom(const struct mst_changes *changes,
     assert_int_equal(changes->cause.time_us, 1700000000000000);
     assert_string_equal(changes->cause.node, mst_handler_node(handler));
     assert_string_equal(changes->cause.text, "boom and [1m more");
+    assert_string_equal(changes->cause.report, "first\n\tsecond  \xc3\xa9\n");
 }
 
 /* Another round is wanted, and the notice that it does not come tells how the job has ended. */

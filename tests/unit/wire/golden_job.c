@@ -31,7 +31,8 @@ static struct mst__job_end end_with(enum mst__job_outcome outcome)
                   .signal = 1004,
                   .wall_us = -1005,
                   .node = text("cause-node"),
-                  .text = text("cause-text")},
+                  .text = text("cause-text"),
+                  .report = text("cause\n\treport")},
     };
 }
 
@@ -109,6 +110,7 @@ static struct mst__job_message status(bool has_cause)
         .details = text("details"),
         .restarts_total = 315,
     };
+    message.u.status.end.cause.report = text(""); /* a status has none */
     return message;
 }
 
@@ -272,6 +274,7 @@ static void tell_cause(struct mst__buf *to, const struct mst__cause *cause)
     TELL_INT(to, cause, wall_us);
     TELL_TEXT(to, cause, node);
     TELL_TEXT(to, cause, text);
+    TELL_TEXT(to, cause, report);
 }
 
 static void tell_end(struct mst__buf *to, const struct mst__job_end *end)

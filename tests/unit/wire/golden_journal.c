@@ -35,8 +35,12 @@ static struct mst__journal_event event_at(enum mst__authority_event_kind kind)
         record.event.round = 706;
         record.event.world = kind == MST_AUTHORITY_EVENT_RESTORED ? 707 : 0;
     }
-    record.cause = (struct mst__cause){
-        .worker = 708, .status = -709, .signal = 710, .wall_us = -711, .text = text("cause-text")};
+    record.cause = (struct mst__cause){.worker = 708,
+                                       .status = -709,
+                                       .signal = 710,
+                                       .wall_us = -711,
+                                       .text = text("cause-text"),
+                                       .report = text("cause\nreport")};
     record.announcement = (struct mst__announcement){
         .name = text("name"),
         .incarnation = 721,
@@ -141,6 +145,7 @@ static void tell_event(struct mst__buf *to, const struct mst__journal_event *rec
         TELL_UINT(to, record, cause.signal);
         TELL_INT(to, record, cause.wall_us);
         TELL_TEXT(to, record, cause.text);
+        TELL_TEXT(to, record, cause.report);
     }
 }
 
@@ -208,6 +213,7 @@ static void make_distinct(struct mst__authority *authority, bool is_late)
     (void)snprintf(authority->settings.setter, sizeof authority->settings.setter, "setter");
     (void)snprintf(authority->cause_node, sizeof authority->cause_node, "cause-node");
     (void)snprintf(authority->cause_text, sizeof authority->cause_text, "cause-text");
+    (void)snprintf(authority->cause_report, sizeof authority->cause_report, "cause-report");
     (void)snprintf(authority->close_reason, sizeof authority->close_reason, "reason");
     (void)snprintf(authority->close_owner, sizeof authority->close_owner, "owner");
     for (uint32_t i = 0; i < authority->members_count; i++) {
@@ -393,6 +399,7 @@ static void tell_job(struct mst__buf *to, const struct mst__authority *authority
     TELL_BOOL(to, authority, settings.is_fixed);
     TELL_UINT(to, authority, first_world);
     TELL_BOOL(to, authority, settings.has_workers);
+    TELL_CHARS(to, authority, cause_report);
 }
 
 static void tell_member(struct mst__buf *to,

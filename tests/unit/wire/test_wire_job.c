@@ -73,7 +73,8 @@ static struct mst__job_end make_end(enum mst__job_outcome outcome)
                   .signal = 9,
                   .wall_us = -7,
                   .node = text("node5"),
-                  .text = text("out of memory")},
+                  .text = text("out of memory"),
+                  .report = text("no memory")},
     };
 }
 
@@ -277,6 +278,7 @@ static void cause_is(const struct mst__cause *cause, uint32_t rank, const char *
     assert_int_equal(cause->signal, 9);
     assert_int_equal(cause->wall_us, -7);
     assert_bytes_str(cause->text, "out of memory");
+    assert_bytes_str(cause->report, "no memory");
 }
 
 /* Fields of version 2. */
@@ -325,6 +327,8 @@ static void fields_of_the_end(void **state)
                 cause_is(&message.u.close.end.cause, 5, "node5");
                 break;
             case MST_JOB_STATUS_TOLD:
+                assert_int_equal(message.u.status.end.cause.report.size, 0); /* it has none */
+                message.u.status.end.cause.report = text("no memory");
                 cause_is(&message.u.status.end.cause, 5, "node5");
                 assert_int_equal(message.u.status.budget.restarts_max, 19);
                 assert_int_equal(message.u.status.restarts, 20);
@@ -340,9 +344,19 @@ static void fields_of_the_end(void **state)
 /* How many bytes of @message the sixth version has added. */
 static size_t added_sixth(const struct mst__job_message *message)
 {
-    return message->type == MST_JOB_ANNOUNCE ? 4 + 4 + 7
-           : message->type == MST_JOB_SEALED ? 4 * 4
-                                             : 0;
+    switch (message->type) {
+        case MST_JOB_ANNOUNCE:
+            return 4 + 4 + 7;
+        case MST_JOB_SEALED:
+            return 4 * 4;
+        case MST_JOB_RESTART:
+        case MST_JOB_REOPENED:
+        case MST_JOB_CLOSED:
+        case MST_JOB_REFUSED:
+            return 4 + 9;
+        default:
+            return 0;
+    }
 }
 
 /* How many the fifth one has, or a release of it, too. */
@@ -384,11 +398,11 @@ static size_t added_size(const struct mst__job_message *message)
         case MST_JOB_STATUS:
             return 4;
         case MST_JOB_REFUSED:
-            return 4 + 1;
+            return 4 + 1 + added_last(message);
         case MST_JOB_REOPENED:
-            return cause_size;
+            return cause_size + added_last(message);
         case MST_JOB_CLOSED:
-            return 4 + cause_size;
+            return 4 + cause_size + added_last(message);
         case MST_JOB_STATUS_TOLD:
             return 4 + cause_size + 4 + 8 + 4 + 4 + added_last(message);
         default:
