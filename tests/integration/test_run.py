@@ -718,6 +718,17 @@ class Together(Case):
         self.assertIn("rank      : 3 (local_rank: 1)", reports[0])
         self.assertIn("why", reports[0])
 
+    def test_report_of_the_last_failure(self):
+        """A node that failed once reports what ends the job, the failure of another node."""
+        script = 'if [ $GROUP_RANK = $TORCHELASTIC_RESTART_COUNT ]; then sleep 0.2; ' \
+                 'echo "why $GROUP_RANK" >&2; exit 7; fi; ' + STAY
+        agents = [self.shell(script, "--max-restarts", 1, nnodes="2") for _ in range(2)]
+        for agent in agents:
+            self.assertEqual(agent.wait(), 7, agent.stderr())
+            report = re.search(r"(?s)=====\nsh FAILED.*=====\n", agent.stderr()).group(0)
+            self.assertIn("    why 1\n", report)
+            self.assertNotIn("why 0", report)
+
     def test_foreign_report(self):
         """The report of another node cannot control the terminal, nor look like another report."""
         nodes = [self.shell('[ $RANK = 1 ] || sleep 1000; printf "\\033[2J\\033]0;x\\007\\n====='
