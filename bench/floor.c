@@ -3,7 +3,7 @@
  * One thread, one epoll, nothing stored. A request starts with two little-endian u32, its own size
  * and the size of the reply it wants (the head counts); the reply is zeros. Requests that arrive
  * together are answered together. For the barrier storm, a reply can be held back until another
- * connection lets all of them go. `muster bench store --protocol floor` sends requests of the sizes
+ * connection lets all of them go. `muster-bench store --protocol floor` sends requests of the sizes
  * that a real store would get.
  *
  *   floor PORT_FILE    listens on a free port of 127.0.0.1, writes it there, runs until killed */

@@ -1,4 +1,4 @@
-"""torch's own handlers meet: the counterpart of `muster bench rendezvous`.
+"""torch's own handlers meet: the counterpart of `muster-bench rendezvous`.
 
     torch_rendezvous.py HOST:PORT NODES [--death] [--backend=NAME] [--meet] [KEY=VALUE...]
 

@@ -37,7 +37,6 @@ struct mst__cli_command {
     const char *name;
     const char *summary; /* one line for `muster --help` */
     int (*run)(int argc, char **argv);
-    const char *const *parts; /* first words with their own `--help`, ended by NULL */
 };
 
 int mst__cli_serve(int argc, char **argv);
@@ -54,7 +53,6 @@ int mst__cli_status(int argc, char **argv);
 int mst__cli_close(int argc, char **argv);
 int mst__cli_replay(int argc, char **argv);
 int mst__cli_demo(int argc, char **argv);
-int mst__cli_bench(int argc, char **argv);
 
 /* --- options --- */
 

@@ -6,24 +6,21 @@
 #include "cli/cli.h"
 #include "cli/log.h"
 
-static const char *const bench_parts[] = {"store", "rendezvous", NULL};
-
 static const struct mst__cli_command commands[] = {
-    {"serve", "run a store server that PyTorch's clients understand", mst__cli_serve, NULL},
-    {"run", "run a program as the workers of an elastic job", mst__cli_run, NULL},
-    {"join", "take part in a rendezvous from a shell", mst__cli_join, NULL},
-    {"ps", "show the workers of a job", mst__cli_ps, NULL},
-    {"logs", "show the log of a worker, wherever it runs", mst__cli_logs, NULL},
-    {"restart", "restart the workers of a job", mst__cli_restart, NULL},
-    {"drain", "have a node leave its job", mst__cli_drain, NULL},
-    {"stop", "stop a job", mst__cli_stop, NULL},
-    {"status", "show who takes part in a rendezvous", mst__cli_status, NULL},
-    {"close", "mark a rendezvous as closed", mst__cli_close, NULL},
-    {"replay", "tell what a server's journal has recorded", mst__cli_replay, NULL},
-    {"store", "read and write any store", mst__cli_store, NULL},
-    {"etcd", "run a private etcd", mst__cli_etcd, NULL},
-    {"demo", "show a rendezvous at work on this machine", mst__cli_demo, NULL},
-    {"bench", "measure stores and rendezvous", mst__cli_bench, bench_parts},
+    {"serve", "run a store server that PyTorch's clients understand", mst__cli_serve},
+    {"run", "run a program as the workers of an elastic job", mst__cli_run},
+    {"join", "take part in a rendezvous from a shell", mst__cli_join},
+    {"ps", "show the workers of a job", mst__cli_ps},
+    {"logs", "show the log of a worker, wherever it runs", mst__cli_logs},
+    {"restart", "restart the workers of a job", mst__cli_restart},
+    {"drain", "have a node leave its job", mst__cli_drain},
+    {"stop", "stop a job", mst__cli_stop},
+    {"status", "show who takes part in a rendezvous", mst__cli_status},
+    {"close", "mark a rendezvous as closed", mst__cli_close},
+    {"replay", "tell what a server's journal has recorded", mst__cli_replay},
+    {"store", "read and write any store", mst__cli_store},
+    {"etcd", "run a private etcd", mst__cli_etcd},
+    {"demo", "show a rendezvous at work on this machine", mst__cli_demo},
 };
 #define COMMANDS_COUNT (sizeof commands / sizeof commands[0])
 
@@ -63,18 +60,8 @@ static int complain(const char *name)
     return mst__cli_usage_error("muster", "there is no command '%s'", name);
 }
 
-static bool is_part(const struct mst__cli_command *command, const char *word)
-{
-    for (const char *const *part = command->parts; part != NULL && *part != NULL; part++) {
-        if (strcmp(word, *part) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* `muster help`, and `muster help NAME [PART]` for `muster NAME [PART] --help`. Other words are not
- * passed on, because some commands would execute them. */
+/* `muster help`, and `muster help NAME` for `muster NAME --help`. Other words are not passed on,
+ * because some commands would execute them. */
 static int help(int argc, char **argv)
 {
     if (argc == 1) {
@@ -86,13 +73,8 @@ static int help(int argc, char **argv)
         return complain(argv[1]);
     }
     char option[] = "--help";
-    char *words[] = {argv[1], option, NULL, NULL};
-    int count = 2;
-    if (argc > 2 && is_part(command, argv[2])) {
-        words[1] = argv[2];
-        words[count++] = option;
-    }
-    return command->run(count, words);
+    char *words[] = {argv[1], option, NULL};
+    return command->run(2, words);
 }
 
 int main(int argc, char **argv)

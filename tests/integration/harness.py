@@ -22,6 +22,8 @@ import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MUSTER = os.path.abspath(os.environ.get("MUSTER", os.path.join(ROOT, "build", "muster")))
+# The load generator of the same build.
+BENCH = os.path.join(os.path.dirname(MUSTER), "bench", "muster-bench")
 
 # Limit of any wait for something that should come soon. It is long, because sanitizers and valgrind
 # are slow; only a failed test waits so long.
@@ -64,10 +66,10 @@ def free_port():
             return probe.getsockname()[1]
 
 
-def run(*args, input=None, timeout=None, env=None, cwd=None):
+def run(*args, program=MUSTER, input=None, timeout=None, env=None, cwd=None):
     """Run the binary with args to its end; returns a CompletedProcess with bytes output."""
     return subprocess.run(
-        [MUSTER, *map(str, args)],
+        [program, *map(str, args)],
         input=input,
         stdin=None if input is not None else subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""`muster bench` against `muster serve`, the floor, and servers that answer nonsense."""
+"""`muster-bench` against `muster serve`, the floor, and servers that answer nonsense."""
 
 import json
 import os
@@ -14,13 +14,17 @@ import harness
 
 OPS = ["set", "get", "add", "check", "compare_set", "set_get"]
 SHORT = ["--connections", "4", "--duration", "50ms", "--warmup", "10ms"]
-# What `muster bench rendezvous --json` has with every backend, be it null.
+# What `muster-bench rendezvous --json` has with every backend, be it null.
 FIGURES = ["join_s", "floor_s", "notice_s", "reform_s", "steady_cpu_pct", "steady_bytes_per_s",
            "requests_per_node", "watches_per_node"]
 
 
+def run(*args):
+    return harness.run(*args, program=harness.BENCH)
+
+
 def bench(port, *args):
-    return harness.run("bench", "store", "--port", port, *args)
+    return run("store", "--port", port, *args)
 
 
 def results(done):
@@ -245,9 +249,23 @@ class Failures(unittest.TestCase):
             [],
         ):
             with self.subTest(args=args):
-                done = harness.run("bench", *args)
+                done = run(*args)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertTrue(done.stderr)
+
+    def test_help(self):
+        for args, usage in (((), "muster-bench store"), (("store",), "muster-bench store --port"),
+                            (("rendezvous",), "muster-bench rendezvous [options]")):
+            with self.subTest(args=args):
+                done = run(*args, "--help")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(f"Usage: {usage}", done.stdout.decode())
+
+    def test_output_that_nobody_can_write(self):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([harness.BENCH, "rendezvous", "--nodes", "2", "--steady", "0"],
+                                  stdout=full, stderr=subprocess.PIPE, timeout=harness.DEADLINE_S)
+        self.expect(done, 1, "cannot write to standard output")
 
     def test_no_such_process(self):
         with harness.Server() as server:
@@ -263,7 +281,7 @@ class Meetings(unittest.TestCase):
                                f"127.0.0.1:{server.port}", "--steady", "0", *args)
 
     def rendezvous(self, *args):
-        done = harness.run("bench", "rendezvous", "--json", *args)
+        done = run("rendezvous", "--json", *args)
         self.assertEqual(done.returncode, 0, done.stderr)
         (result,) = results(done)
         self.assertEqual(result["bench"], "rendezvous")
@@ -329,15 +347,14 @@ class Meetings(unittest.TestCase):
                              "steady_bytes_per_s")
 
     def test_server_pid(self):
-        done = harness.run("bench", "rendezvous", "--nodes", "2", "--server-pid", "1")
+        done = run("rendezvous", "--nodes", "2", "--server-pid", "1")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn(b"--rdzv-endpoint", done.stderr)
         child = subprocess.Popen(["true"])
         child.wait()  # its number is free again, and not soon given away
         with harness.Server() as server:
-            done = harness.run("bench", "rendezvous", "--nodes", "2", "--rdzv-endpoint",
-                               f"127.0.0.1:{server.port}", "--server-pid", str(child.pid),
-                               "--rdzv-conf", "is_host=false")
+            done = run("rendezvous", "--nodes", "2", "--rdzv-endpoint", f"127.0.0.1:{server.port}",
+                       "--server-pid", str(child.pid), "--rdzv-conf", "is_host=false")
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn(str(child.pid).encode(), done.stderr)
 
@@ -361,9 +378,9 @@ class Meetings(unittest.TestCase):
 
     def test_rendezvous_fails(self):
         with harness.Server() as server:
-            done = harness.run("bench", "rendezvous", "--rdzv-backend", "c10d", "--rdzv-endpoint",
-                               f"127.0.0.1:{server.port}", "--nodes", "2", "--rdzv-conf",
-                               "is_host=false,state_dialect=D9")
+            done = run("rendezvous", "--rdzv-backend", "c10d", "--rdzv-endpoint",
+                       f"127.0.0.1:{server.port}", "--nodes", "2", "--rdzv-conf",
+                       "is_host=false,state_dialect=D9")
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(b"state_dialect", done.stderr)
 

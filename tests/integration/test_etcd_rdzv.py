@@ -1,4 +1,5 @@
-"""muster join, status, close and bench with the backends `etcd` and `etcd-v2`, at real etcds."""
+"""muster join, status and close, and muster-bench, with backends `etcd` and `etcd-v2`, at real
+etcds."""
 
 import itertools
 import json
@@ -327,9 +328,9 @@ class Plain(unittest.TestCase):
     def test_bench(self):
         for backend in self.each():
             with etcd_cluster.Swallow(self.etcd.address) as tap:
-                done = harness.run("bench", "rendezvous", "--rdzv-backend", backend,
-                                   "--rdzv-endpoint", tap.endpoint, "--nodes", "8", "--json",
-                                   "--steady", "300ms", timeout=PATIENCE_S)
+                done = harness.run("rendezvous", "--rdzv-backend", backend, "--rdzv-endpoint",
+                                   tap.endpoint, "--nodes", "8", "--json", "--steady", "300ms",
+                                   program=harness.BENCH, timeout=PATIENCE_S)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 result = json.loads(done.stdout)
                 self.assertEqual(result["nodes"], 8)

@@ -582,9 +582,10 @@ class Many(unittest.TestCase):
     """More than one document holds: ranks in keys of their own."""
 
     def bench(self, etcd, *words, conf=QUICK):
-        done = harness.run("bench", "rendezvous", "--rdzv-backend", "etcd-v3", "--rdzv-endpoint",
+        done = harness.run("rendezvous", "--rdzv-backend", "etcd-v3", "--rdzv-endpoint",
                            etcd.endpoint, "--rdzv-id", "bench", "--json", "--rdzv-conf",
-                           conf_text(conf), "--steady", "0", *words, timeout=2 * PATIENCE_S)
+                           conf_text(conf), "--steady", "0", *words, program=harness.BENCH,
+                           timeout=2 * PATIENCE_S)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
 

@@ -1,4 +1,4 @@
-/* bench/bench_storm.c - the barrier storm: the load on a server when a large job starts.
+/* bench/generator/storm.c - the barrier storm: the load on a server when a large job starts.
  *
  * Each connection is opened, adds one to a counter and waits for a key. The connection that reaches
  * the number of connections sets the key, and waits for it as well. The storm is over when all are
@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "bench/bench.h"
+#include "bench/generator/bench.h"
 
 #define EVENTS_MAX 512
 #define STORM_INPUT_SIZE 160 /* the longest is Redis's answer to the push and to the pop */

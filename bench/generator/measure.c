@@ -1,4 +1,4 @@
-/* bench/bench_measure.c - the server's CPU time and memory, the latency histogram. */
+/* bench/generator/measure.c - the server's CPU time and memory, the latency histogram. */
 #include <errno.h>
 #include <stdio.h>
 #include <time.h>
@@ -6,7 +6,7 @@
 
 #include "base/assert.h"
 #include "base/err.h"
-#include "bench/bench.h"
+#include "bench/generator/bench.h"
 
 int mst__bench_cpu_ns(pid_t pid, int64_t *ret_ns, struct mst_err *reterr)
 {

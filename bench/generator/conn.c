@@ -1,4 +1,4 @@
-/* bench/bench_conn.c - connects, greets, and sends one request at a time. Sockets are blocking
+/* bench/generator/conn.c - connects, greets, and sends one request at a time. Sockets are blocking
  * here, with deadlines from the kernel; the loops make theirs non-blocking. */
 #include <errno.h>
 #include <netdb.h>
@@ -12,7 +12,7 @@
 #include "base/assert.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "bench/bench.h"
+#include "bench/generator/bench.h"
 
 int mst__bench_resolve(const char *host,
                        int64_t port,

@@ -1,4 +1,4 @@
-/* bench/bench_load.c - the closed loop: every connection sends again when it was answered.
+/* bench/generator/load.c - the closed loop: every connection sends again when it was answered.
  *
  * A connection sends @depth requests with one call, waits until all are answered, and sends the
  * same bytes again. One thread, one epoll; during the measurement nothing is allocated or built,
@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
-#include "bench/bench.h"
+#include "bench/generator/bench.h"
 
 #define EVENTS_MAX 512
 

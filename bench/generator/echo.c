@@ -1,6 +1,6 @@
-/* bench/bench_echo.c - the floor: connections with one echoed message each. Both sides make only
- * the necessary system calls. */
-#include "bench/bench_echo.h"
+/* bench/generator/echo.c - the floor: connections with one echoed message each. Both sides make
+ * only the necessary system calls. */
+#include "bench/generator/echo.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

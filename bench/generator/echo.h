@@ -1,8 +1,8 @@
-/* bench/bench_echo.h - the floor: connections with one echoed message each. */
-#ifndef MST_BENCH_BENCH_ECHO_H
-#define MST_BENCH_BENCH_ECHO_H
+/* bench/generator/echo.h - the floor: connections with one echoed message each. */
+#ifndef MST_BENCH_ECHO_H
+#define MST_BENCH_ECHO_H
 
-#include "bench/bench.h"
+#include "bench/generator/bench.h"
 
 /* Listen on a free port of the loopback address, write it as an int to @port_fd, and echo all
  * input. Never returns. */
@@ -15,4 +15,4 @@ int mst__bench_echo(const struct mst__bench_target *target,
                     double *ret_seconds,
                     struct mst_err *reterr);
 
-#endif /* MST_BENCH_BENCH_ECHO_H */
+#endif /* MST_BENCH_ECHO_H */

@@ -1,4 +1,4 @@
-/* bench/bench_message.c - requests and their correct replies in each protocol.
+/* bench/generator/message.c - requests and their correct replies in each protocol.
  *
  * All are built beforehand, and all replies to one operation have the same size, so that the load
  * loop neither allocates nor parses. The floor gets requests and replies of exactly the sizes of
@@ -11,7 +11,7 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/limits.h"
-#include "bench/bench.h"
+#include "bench/generator/bench.h"
 #include "wire/wire.h"
 
 const char *mst__bench_op_name(enum mst__bench_op op)

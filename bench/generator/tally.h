@@ -1,6 +1,6 @@
-/* bench/bench_tally.h - requests and bytes over TCP of the nodes in this process. */
-#ifndef MST_BENCH_BENCH_TALLY_H
-#define MST_BENCH_BENCH_TALLY_H
+/* bench/generator/tally.h - requests and bytes over TCP of the nodes in this process. */
+#ifndef MST_BENCH_TALLY_H
+#define MST_BENCH_TALLY_H
 
 #include <muster/error.h>
 #include <stdint.h>
@@ -26,4 +26,4 @@ void mst__bench_tally_between(const struct mst__bench_tally *before,
  * here, because this process serves. 0, MST_ESYS, MST_ENOMEM. */
 int mst__bench_traffic(uint64_t *ret_bytes, struct mst_err *reterr);
 
-#endif /* MST_BENCH_BENCH_TALLY_H */
+#endif /* MST_BENCH_TALLY_H */

@@ -1,4 +1,4 @@
-/* bench/bench_rendezvous.c - `muster bench rendezvous`: many nodes of one process meet.
+/* bench/generator/rendezvous.c - `muster-bench rendezvous`: many nodes of one process meet.
  *
  * Each node is a handler in its own thread, with its own connections. All handlers are made first;
  * then all threads start together, and the time is measured until the last one has its outcome.
@@ -25,13 +25,13 @@
 #include "base/json_writer.h"
 #include "base/mem.h"
 #include "base/until.h"
-#include "bench/bench.h"
-#include "bench/bench_job.h"
-#include "bench/bench_tally.h"
+#include "bench/generator/bench.h"
+#include "bench/generator/job.h"
+#include "bench/generator/tally.h"
 #include "cli/cli.h"
 #include "cli/rdzv.h"
 
-#define COMMAND "muster bench rendezvous"
+#define COMMAND "muster-bench rendezvous"
 /* Each node is a thread or, with backend muster and our own server, a connection. */
 #define THREADS_MAX 4096
 #define NODES_MAX 60000
@@ -51,7 +51,16 @@ static const char text[] =
     "round without it, last call included. All outcomes are checked: one round, one world, every "
     "rank once.\n\n"
     "With --backend muster and no --rdzv-endpoint the bench starts a server of its own, and every "
-    "node is a connection: tens of thousands of them fit. Then a death is always measured.";
+    "node is a connection: tens of thousands of them fit. Then a death is always measured.\n\n"
+    "--json prints an object with the same members for every backend; what was not measured is "
+    "null. join_s: until all have met. floor_s: the same number of connections with --floor. "
+    "notice_s: from the death until the last node is told; grace_s is the part of it in which the "
+    "bench's own server waits for the connection to come back. reform_s: from there until all are "
+    "in a round without the dead one. steady_cpu_pct: CPU time of the server while nodes are at "
+    "rest, in percent of a core. steady_bytes_per_s: what one of them sends and receives over TCP. "
+    "requests_per_node, until all have met: requests to an etcd, messages to a server with backend "
+    "muster, else operations of the store; watches_per_node: those that are answered when "
+    "something happens. server_bytes_per_node: memory of the bench's own server.";
 
 struct meeting {
     struct mst__rdzv rdzv;
@@ -510,13 +519,15 @@ static int meet_many(struct meeting *meeting)
     const struct mst__bench_job_options options = {.nodes = (size_t)meeting->nodes,
                                                    .steady_ms = meeting->steady_ms};
     struct mst_err err = {0};
-    (void)snprintf(meeting->backend, sizeof meeting->backend, "muster"); /* fits */
+    (void)snprintf(meeting->backend, sizeof meeting->backend, "%s",
+                   mst__rdzv_backend(&meeting->rdzv)); /* fits */
     int rv = mst__bench_job(&options, &meeting->figures, &err);
     return rv == 0 ? MST_EXIT_OK : mst__cli_fail(&err);
 }
 
 static int meeting_with(struct meeting *meeting)
 {
+    /* By its name: the nodes of job.c speak as those of this backend, whatever others can do. */
     bool is_muster = strcmp(mst__rdzv_backend(&meeting->rdzv), "muster") == 0;
     bool is_many = is_muster && meeting->rdzv.endpoint[0] == '\0';
     if (meeting->death && meeting->nodes < 2) {
@@ -546,7 +557,7 @@ int mst__bench_rendezvous(int argc, char **argv)
     struct meeting meeting = {
         .rdzv = {MST_RDZV_DEFAULTS(COMMAND)}, .nodes = 8, .steady_ms = STEADY_MS};
     const struct mst__option options[] = {
-        MST_RDZV_OPTIONS(meeting.rdzv, "Which job. Required."),
+        MST_RDZV_OPTIONS(meeting.rdzv, "Which job. Default: a new one."),
         {"nodes", "N", "How many nodes meet. Default: 8.", MST_OPTION_NUMBER, &meeting.nodes, 1,
          NODES_MAX},
         {"death", NULL, "Kill one after they have met, and measure how the others re-form.",

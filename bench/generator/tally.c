@@ -1,6 +1,6 @@
-/* bench/bench_tally.c - requests and bytes over TCP of the nodes in this process. Both are counted
- * where they are sent; this file adds them up. */
-#include "bench/bench_tally.h"
+/* bench/generator/tally.c - requests and bytes over TCP of the nodes in this process. Both are
+ * counted where they are sent; this file adds them up. */
+#include "bench/generator/tally.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* bench/bench_job.c - thousands of nodes of backend `muster` in one process.
+/* bench/generator/job.c - thousands of nodes of backend `muster` in one process.
  *
  * Every node is a connection that acts as a real node: it greets, announces itself, sends
  * heartbeats, and announces itself again when a round is over. One thread drives them all. The
@@ -8,7 +8,7 @@
  *   GREETING --knows jobs--> ANNOUNCED --sealed--> MEMBER --lost--> TOLD --sealed--> MEMBER
  *
  * At most MST_BENCH_UNDER_WAY_MAX connections are being opened, so that no backlog overflows. */
-#include "bench/bench_job.h"
+#include "bench/generator/job.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,8 +28,8 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "bench/bench.h"
-#include "bench/bench_echo.h"
+#include "bench/generator/bench.h"
+#include "bench/generator/echo.h"
 #include "kv/kv.h"
 #include "wire/job.h"
 #include "wire/wire.h"

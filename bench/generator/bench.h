@@ -1,16 +1,16 @@
-/* bench/bench.h - shared by the files of `muster bench store`.
+/* bench/generator/bench.h - shared by the files of `muster-bench store`.
  *
- *   bench.c           options, measurements, output
- *   bench_message.c   requests and their correct replies in each protocol
- *   bench_conn.c      connecting, greeting, one request at a time
- *   bench_load.c      the closed loop: every connection sends again when it was answered
- *   bench_storm.c     the barrier storm
- *   bench_measure.c   the server's CPU time and memory, the latency histogram
+ *   store.c     options, measurements, output
+ *   message.c   requests and their correct replies in each protocol
+ *   conn.c      connecting, greeting, one request at a time
+ *   load.c      the closed loop: every connection sends again when it was answered
+ *   storm.c     the barrier storm
+ *   measure.c   the server's CPU time and memory, the latency histogram
  *
- * bench_rendezvous.c is `muster bench rendezvous`, which shares only this with them. It uses
- * bench_job.c and bench_echo.c, thousands of nodes and their floor, and bench_tally.c. */
-#ifndef MST_BENCH_BENCH_H
-#define MST_BENCH_BENCH_H
+ * rendezvous.c is `muster-bench rendezvous`, which shares only this with them. It uses job.c and
+ * echo.c, thousands of nodes and their floor, and tally.c. */
+#ifndef MST_BENCH_H
+#define MST_BENCH_H
 
 #include <muster/error.h>
 #include <netinet/in.h>
@@ -221,7 +221,10 @@ int mst__bench_storm(const struct mst__bench_target *target,
                      struct mst__bench_result *ret_result,
                      struct mst_err *reterr);
 
-/* `muster bench rendezvous`: a subcommand with its own options; returns the exit code. */
+/* --- the subcommands --- */
+
+/* Each has its own options, and returns the exit code. argv[0] is its name. */
+int mst__bench_store(int argc, char **argv);
 int mst__bench_rendezvous(int argc, char **argv);
 
-#endif /* MST_BENCH_BENCH_H */
+#endif /* MST_BENCH_H */

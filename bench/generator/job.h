@@ -1,6 +1,6 @@
-/* bench/bench_job.h - thousands of nodes of backend `muster` in one process. */
-#ifndef MST_BENCH_BENCH_JOB_H
-#define MST_BENCH_BENCH_JOB_H
+/* bench/generator/job.h - thousands of nodes of backend `muster` in one process. */
+#ifndef MST_BENCH_JOB_H
+#define MST_BENCH_JOB_H
 
 #include <muster/error.h>
 #include <sys/types.h>
@@ -41,4 +41,4 @@ int mst__bench_job(const struct mst__bench_job_options *options,
  * it before there are threads. Returns as above. */
 int mst__bench_floor(size_t nodes, double *ret_seconds, struct mst_err *reterr);
 
-#endif /* MST_BENCH_BENCH_JOB_H */
+#endif /* MST_BENCH_JOB_H */
