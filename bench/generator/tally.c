@@ -7,12 +7,12 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 
 #include "base/carried.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "handler/registry.h"
 #include "net/client.h"
 #include "store/store.h"
 #ifdef MST_WITH_ETCD
@@ -46,10 +46,11 @@ void mst__bench_tally_between(const struct mst__bench_tally *before,
                               uint64_t *ret_requests,
                               uint64_t *ret_watches)
 {
-    if (strncmp(backend, "etcd", 4) == 0) {
+    if (mst__backend_can(backend, MST_BACKEND_ETCD)) {
         *ret_requests = after->http_requests - before->http_requests;
         *ret_watches = after->http_watches - before->http_watches;
-    } else if (strcmp(backend, "muster") == 0) {
+    } else if (mst__backend_can(backend, MST_BACKEND_LISTS)) {
+        /* A server that knows the jobs hears of them in messages, not in keys. */
         *ret_requests = after->messages - before->messages;
         *ret_watches = 0; /* the server notifies unasked */
     } else {

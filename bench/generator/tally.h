@@ -14,8 +14,8 @@ struct mst__bench_tally {
 
 struct mst__bench_tally mst__bench_tally(void);
 
-/* The requests that count with @backend: HTTP requests to an etcd, messages to the server with
- * muster, operations of the store otherwise. */
+/* The requests that count with @backend: HTTP requests to an etcd, messages to a server that knows
+ * jobs, operations of the store otherwise. */
 void mst__bench_tally_between(const struct mst__bench_tally *before,
                               const struct mst__bench_tally *after,
                               const char *backend,
