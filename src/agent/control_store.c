@@ -2,12 +2,12 @@
 #include "agent/control_store.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "agent/control_keys.h"
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/percent.h"
 #include "handler/etcd_settings.h"
 #include "handler/params.h"
 #include "handler/registry.h"
@@ -78,17 +78,11 @@ static int open_server(const struct mst_params *params,
 
 #ifdef MST_WITH_ETCD
 
-/* Make a directory name for a job: all characters of the run id become %XX, except letters, digits,
- * '.', '_' and '-'. */
+/* The name of a job's directory. */
 static void etcd_root(const char *run_id, char *ret_root, size_t size)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     size_t used = (size_t)snprintf(ret_root, size, "/" MST_CONTROL_PREFIX); /* fits */
-    for (const char *at = run_id; *at != '\0' && used + 4 <= size; at++) {
-        bool is_plain = strchr(plain, *at) != NULL;
-        used += (size_t)snprintf(ret_root + used, size - used, is_plain ? "%c" : "%%%02X",
-                                 (unsigned)(uint8_t)*at);
-    }
+    (void)mst__percent_write(mst_bytes_str(run_id), MST_PERCENT_NAME, ret_root + used, size - used);
 }
 
 /* Read the settings of @params. Commands have no limits of the job; they do not matter here. */

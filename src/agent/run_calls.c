@@ -2,7 +2,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "agent/run_self.h"
 #include "base/assert.h"
@@ -10,6 +9,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/percent.h"
 #include "base/thread.h"
 #include "handler/handler.h"
 #include "handler/registry.h"
@@ -177,16 +177,12 @@ static void opened(struct mst__run *run, const struct mst__call *call)
 /* Make the URL of the round's store, for `muster store` and the library. */
 static void name_store(struct mst__run *run)
 {
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/";
     struct mst_bytes prefix = mst_store_key_prefix(run->round.store);
     int used = snprintf(run->store_url, sizeof run->store_url, "%s%s",
                         mst_store_url(run->round.store), prefix.size > 0 ? "?prefix=" : "");
-    size_t at = used < 0 ? 0 : (size_t)used;
-    for (size_t i = 0; i < prefix.size && at + 4 < sizeof run->store_url; i++) {
-        bool is_plain = prefix.data[i] != 0 && strchr(plain, prefix.data[i]) != NULL;
-        used = snprintf(run->store_url + at, 4, is_plain ? "%c" : "%%%02X", prefix.data[i]);
-        at += (size_t)used;
+    if (used >= 0 && (size_t)used < sizeof run->store_url) {
+        (void)mst__percent_write(prefix, MST_PERCENT_NAME "/", run->store_url + used,
+                                 sizeof run->store_url - (size_t)used);
     }
 }
 

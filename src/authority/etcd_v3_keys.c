@@ -9,29 +9,11 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/percent.h"
 
 #define ROOT "/muster/"
 
 /* --- names --- */
-
-/* Append @text; all but letters, digits, '.', '_' and '-' becomes %XX. */
-static int name_add(struct mst__buf *buf, const char *text)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    int rv = 0;
-    for (const char *at = text; *at != '\0' && rv == 0; at++) {
-        uint8_t byte = (uint8_t)*at;
-        bool is_usual = (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') ||
-                        (byte >= 'A' && byte <= 'Z') || strchr("._-", byte) != NULL;
-        if (is_usual) {
-            rv = mst__buf_append_u8(buf, byte);
-        } else {
-            const char escaped[] = {'%', digits[byte >> 4], digits[byte & 15]};
-            rv = mst__buf_append(buf, mst_bytes_of(escaped, sizeof escaped));
-        }
-    }
-    return rv;
-}
 
 /* @before, then @name escaped unless NULL, then @behind: heap, or NULL. */
 static char *name_make(const char *before, const char *name, const char *behind)
@@ -40,7 +22,7 @@ static char *name_make(const char *before, const char *name, const char *behind)
     mst__buf_init(&buf, MST_ETCD_V3_TEXT_MAX);
     int rv = mst__buf_append(&buf, mst_bytes_str(before));
     if (rv == 0 && name != NULL) {
-        rv = name_add(&buf, name);
+        rv = mst__percent_append(&buf, mst_bytes_str(name), MST_PERCENT_NAME);
     }
     if (rv == 0) {
         rv = mst__buf_append(&buf, mst_bytes_str(behind));

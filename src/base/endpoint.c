@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/number.h"
+#include "base/percent.h"
 #include "base/unicode.h"
 
 /* The index of the first @c in @bytes; bytes.size if there is none. */
@@ -341,20 +342,14 @@ static int decode(struct mst_bytes text,
         return mst__fail(reterr, MST_ENOMEM, 0, "%s of %zu bytes", what, text.size);
     }
     size_t size = 0;
-    for (size_t i = 0; i < text.size; i++) {
-        uint8_t c = text.data[i];
-        if (c == '%') {
-            int high = i + 2 < text.size ? mst__number_hex_digit(text.data[i + 1]) : -1;
-            int low = i + 2 < text.size ? mst__number_hex_digit(text.data[i + 2]) : -1;
-            if (high < 0 || low < 0) {
-                mst__free(decoded);
-                return mst__fail(reterr, MST_EINVAL, 0,
-                                 "the %s has a '%%' without two hexadecimal digits; a percent "
-                                 "sign is written %%25",
-                                 what);
-            }
-            c = (uint8_t)(high * 16 + low);
-            i += 2;
+    while (text.size > 0) {
+        uint8_t c;
+        if (!mst__percent_take(&text, &c)) {
+            mst__free(decoded);
+            return mst__fail(reterr, MST_EINVAL, 0,
+                             "the %s has a '%%' without two hexadecimal digits; a percent "
+                             "sign is written %%25",
+                             what);
         }
         decoded[size++] = (char)c;
     }
@@ -679,18 +674,12 @@ int mst__url_parse(const char *text, struct mst__url *ret_url, struct mst_err *r
 
 char *mst__url_text(const char *start, const char *path)
 {
-    size_t size = strlen(start);
-    char *text = mst__malloc(size + 3 * strlen(path) + 1);
-    if (text == NULL) {
-        return NULL;
+    size_t size = strlen(start) + 3 * strlen(path) + 1;
+    char *text = mst__malloc(size);
+    if (text != NULL) {
+        size_t used = (size_t)snprintf(text, size, "%s", start);
+        (void)mst__percent_write(mst_bytes_str(path), "-._~/:,[]=", text + used, size - used);
     }
-    memcpy(text, start, size);
-    for (const char *at = path; *at != '\0'; at++) {
-        bool is_usual = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') ||
-                        (*at >= '0' && *at <= '9') || strchr("-._~/:,[]=", *at) != NULL;
-        size += (size_t)snprintf(text + size, 4, is_usual ? "%c" : "%%%02X", (uint8_t)*at);
-    }
-    text[size] = '\0';
     return text;
 }
 

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/percent.h"
 #include "base/until.h"
 #include "etcd/json.h"
 
@@ -70,22 +71,8 @@ uint64_t mst__v2_requests(const struct mst__v2 *v2)
 
 /* --- paths and forms --- */
 
-/* Append @bytes, with an escape for every character that is special anywhere. */
-static int append_escaped(struct mst__buf *buf, struct mst_bytes bytes)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    for (size_t i = 0; i < bytes.size; i++) {
-        uint8_t c = bytes.data[i];
-        bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                        (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' || c == '~';
-        char escaped[3] = {'%', digits[c >> 4], digits[c & 15]};
-        int rv = mst__buf_append(buf, is_plain ? mst_bytes_of(&c, 1) : mst_bytes_of(escaped, 3));
-        if (rv != 0) {
-            return rv;
-        }
-    }
-    return 0;
-}
+/* Every other character is special in some part of a URL. */
+#define URL_PLAIN "-_.~"
 
 /* Append one field, after @separator: '?' or '&', or 0. */
 static int append_field(struct mst__buf *buf,
@@ -96,7 +83,7 @@ static int append_field(struct mst__buf *buf,
     int rv = separator == 0 ? 0 : mst__buf_append_u8(buf, (uint8_t)separator);
     rv = rv != 0 ? rv : mst__buf_append(buf, mst_bytes_str(name));
     rv = rv != 0 ? rv : mst__buf_append_u8(buf, '=');
-    return rv != 0 ? rv : append_escaped(buf, value);
+    return rv != 0 ? rv : mst__percent_append(buf, value, URL_PLAIN);
 }
 
 static int append_number(struct mst__buf *buf, char separator, const char *name, uint64_t value)
@@ -145,7 +132,7 @@ static int append_path(struct mst__buf *buf, const char *key, struct mst_err *re
                              (int)part.size, (const char *)part.data);
         }
         rv = mst__buf_append_u8(buf, '/');
-        rv = rv != 0 ? rv : append_escaped(buf, part);
+        rv = rv != 0 ? rv : mst__percent_append(buf, part, URL_PLAIN);
         is_empty = false;
         at += part.size;
         at += strspn(at, "/");

@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/number.h"
+#include "base/percent.h"
 #include "base/require.h"
 #include "handler/params.h"
 
@@ -33,23 +34,17 @@ static int decode(struct mst_bytes text, bool is_query, char **ret_text, struct 
     if (copy == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "URL");
     }
-    const char *from = (const char *)text.data;
     size_t size = 0;
-    for (size_t i = 0; i < text.size; i++) {
-        char c = is_query && from[i] == '+' ? ' ' : from[i];
-        if (from[i] == '%') {
-            int high = i + 2 < text.size ? mst__number_hex_digit((uint8_t)from[i + 1]) : -1;
-            int low = high < 0 ? -1 : mst__number_hex_digit((uint8_t)from[i + 2]);
-            if (low < 0 || high * 16 + low == 0) {
-                mst__free(copy);
-                return mst__fail(reterr, MST_EINVAL, 0,
-                                 "a '%%' is not followed by two hexadecimal digits other than 00; "
-                                 "a percent sign itself is written %%25");
-            }
-            c = (char)(high * 16 + low);
-            i += 2;
+    while (text.size > 0) {
+        bool is_blank = is_query && text.data[0] == '+';
+        uint8_t c;
+        if (!mst__percent_take(&text, &c) || c == 0) {
+            mst__free(copy);
+            return mst__fail(reterr, MST_EINVAL, 0,
+                             "a '%%' is not followed by two hexadecimal digits other than 00; "
+                             "a percent sign itself is written %%25");
         }
-        copy[size++] = c;
+        copy[size++] = is_blank ? ' ' : (char)c;
     }
     copy[size] = '\0';
     *ret_text = copy;

@@ -21,11 +21,13 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "base/endpoint.h"
 #include "base/fork.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/percent.h"
 #include "net/address.h"
 #include "net/job_status.h"
 #include "net/metrics.h"
@@ -294,23 +296,17 @@ static enum MHD_Result answer_metrics(struct mst__http *http, struct MHD_Connect
 
 /* --- jobs --- */
 
-static int digit_of(char c)
+/* Decode %XX in @path to @ret_bytes; other text is copied. Cut off beyond the size of a run id. */
+static struct mst_bytes run_id_of(const char *path, uint8_t ret_bytes[MST_JOB_RUN_ID_SIZE_MAX + 1])
 {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
-/* Decode %XX in @text to @ret_bytes; other text is copied. Cut off beyond the size of a run id. */
-static struct mst_bytes unescape(const char *text, char ret_bytes[MST_JOB_RUN_ID_SIZE_MAX + 1])
-{
+    struct mst_bytes text = mst_bytes_str(path);
     size_t size = 0;
-    while (*text != '\0' && size <= MST_JOB_RUN_ID_SIZE_MAX) {
-        int high = *text == '%' ? digit_of(text[1]) : -1;
-        int low = high < 0 ? -1 : digit_of(text[2]);
-        ret_bytes[size++] = (char)(low < 0 ? *text : high << 4 | low);
-        text += low < 0 ? 1 : 3;
+    while (text.size > 0 && size <= MST_JOB_RUN_ID_SIZE_MAX) {
+        if (!mst__percent_take(&text, &ret_bytes[size])) {
+            ret_bytes[size] = '%';
+            text = mst__bytes_skip(text, 1);
+        }
+        size++;
     }
     return mst_bytes_of(ret_bytes, size);
 }
@@ -339,10 +335,10 @@ static enum MHD_Result answer_jobs(struct mst__http *http,
     struct mst_err err;
     state->http = http;
     mst__json_writer_init(&state->json, MST_KIB(64));
-    char bytes[MST_JOB_RUN_ID_SIZE_MAX + 1];
+    uint8_t run_id[MST_JOB_RUN_ID_SIZE_MAX + 1];
     int rv = *path == '\0'
                  ? mst__jobs_snapshot(http->server, &state->jobs, &err)
-                 : mst__job_snapshot(http->server, unescape(path, bytes), &state->job, &err);
+                 : mst__job_snapshot(http->server, run_id_of(path, run_id), &state->job, &err);
     if (rv != 0) {
         answer_free(state);
         return answer_error(connection,

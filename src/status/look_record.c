@@ -11,6 +11,7 @@
 #include "base/base64.h"
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/endpoint.h"
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
@@ -82,27 +83,18 @@ static void look_close(void *self)
     mst__free(look);
 }
 
-/* @path as a URL: absolute, with unusual characters as %XX. */
-static int file_url(const char *path, struct mst__buf *url, struct mst_err *reterr)
+/* The URL of @path, made absolute: heap. */
+static int file_url(const char *path, char **ret_url, struct mst_err *reterr)
 {
-    char here[PATH_MAX] = "";
-    if (path[0] != '/' && getcwd(here, sizeof here) == NULL) {
+    char absolute[2 * PATH_MAX] = "";
+    if (path[0] != '/' && getcwd(absolute, PATH_MAX) == NULL) {
         return mst__fail(reterr, MST_ESYS, errno, "current directory");
     }
-    const char *parts[] = {here, path[0] == '/' ? "" : "/", path};
-    int rv = mst__buf_append(url, mst_bytes_str("file://"));
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        for (const char *c = parts[i]; *c != '\0' && rv == 0; c++) {
-            char escaped[4];
-            bool is_usual = (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') ||
-                            (*c >= 'A' && *c <= 'Z') || strchr("/._-", *c) != NULL;
-            (void)snprintf(escaped, sizeof escaped, is_usual ? "%c" : "%%%02X",
-                           (unsigned char)*c); /* fits */
-            rv = mst__buf_append(url, mst_bytes_str(escaped));
-        }
-    }
-    rv = rv == 0 ? mst__buf_append_u8(url, 0) : rv;
-    return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "path '%.100s'", path);
+    size_t used = strlen(absolute);
+    (void)snprintf(absolute + used, sizeof absolute - used, "%s%s", path[0] == '/' ? "" : "/",
+                   path); /* fits: access knows @path */
+    *ret_url = mst__url_text("file://", absolute);
+    return *ret_url != NULL ? 0 : mst__fail(reterr, MST_ENOMEM, 0, "path '%.100s'", path);
 }
 
 /* A missing file is not an error: there is no store. */
@@ -112,13 +104,10 @@ static int connect_file(struct look *look, struct mst_err *reterr)
     if (access(path, F_OK) != 0) {
         return errno == ENOENT ? 0 : mst__fail(reterr, MST_ESYS, errno, "file '%.100s'", path);
     }
-    struct mst__buf url;
-    mst__buf_init(&url, 3 * (size_t)PATH_MAX + 64);
+    char *url = NULL;
     int rv = file_url(path, &url, reterr);
-    if (rv == 0) {
-        rv = mst_store_open((const char *)mst__buf_bytes(&url).data, NULL, 0, &look->store, reterr);
-    }
-    mst__buf_close(&url);
+    rv = rv == 0 ? mst_store_open(url, NULL, 0, &look->store, reterr) : rv;
+    mst__free(url);
     return rv;
 }
 

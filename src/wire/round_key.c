@@ -7,35 +7,21 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
-#include "base/number.h"
+#include "base/percent.h"
 
 #define BEGIN "muster."
-
-static bool is_plain(uint8_t byte)
-{
-    return (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') ||
-           (byte >= 'A' && byte <= 'Z') || byte == '.' || byte == '_' || byte == '-';
-}
 
 void mst__round_prefix(struct mst_bytes run_id,
                        uint64_t epoch,
                        int64_t round,
                        char ret_text[MST_ROUND_PREFIX_SIZE])
 {
-    static const char digits[] = "0123456789ABCDEF";
     MST_ASSERT(run_id.size <= MST_JOB_RUN_ID_SIZE_MAX);
     size_t used = sizeof BEGIN - 1;
     memcpy(ret_text, BEGIN, used);
-    for (size_t i = 0; i < run_id.size; i++) {
-        uint8_t byte = run_id.data[i];
-        if (is_plain(byte)) {
-            ret_text[used++] = (char)byte;
-        } else { /* a slash would end the prefix */
-            ret_text[used++] = '%';
-            ret_text[used++] = digits[byte >> 4];
-            ret_text[used++] = digits[byte & 15];
-        }
-    }
+    /* A slash in the run id would end the prefix. */
+    used +=
+        mst__percent_write(run_id, MST_PERCENT_NAME, ret_text + used, MST_ROUND_PREFIX_SIZE - used);
     (void)snprintf(ret_text + used, MST_ROUND_PREFIX_SIZE - used, ".%" PRIu64 ".%" PRId64, epoch,
                    round); /* sized to fit */
 }
@@ -70,23 +56,13 @@ static bool take_number(struct mst_bytes *text, uint64_t max, uint64_t *ret_numb
 static bool read_run_id(struct mst_bytes text, struct mst__round_key *ret_key)
 {
     ret_key->run_id_size = 0;
-    for (size_t i = 0; i < text.size; i++) {
-        uint8_t byte = text.data[i];
-        if (byte == '%') {
-            int high = i + 2 < text.size ? mst__number_hex_digit(text.data[i + 1]) : -1;
-            int low = i + 2 < text.size ? mst__number_hex_digit(text.data[i + 2]) : -1;
-            if (high < 0 || low < 0) {
-                return false;
-            }
-            byte = (uint8_t)(high * 16 + low);
-            i += 2;
-        } else if (!is_plain(byte)) {
+    while (text.size > 0) {
+        if (!mst__percent_is_plain(text.data[0], MST_PERCENT_NAME "%") ||
+            ret_key->run_id_size == sizeof ret_key->run_id ||
+            !mst__percent_take(&text, &ret_key->run_id[ret_key->run_id_size])) {
             return false;
         }
-        if (ret_key->run_id_size == sizeof ret_key->run_id) {
-            return false;
-        }
-        ret_key->run_id[ret_key->run_id_size++] = byte;
+        ret_key->run_id_size++;
     }
     return ret_key->run_id_size > 0;
 }
