@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/unicode.h"
 
 /* How long to wait for the members of a round that is claimed but not stored: `round` was
  * deleted under a running job. */
@@ -186,7 +187,7 @@ static int letter_add(struct mst__etcd_v3_authority *authority,
     (void)snprintf(outgoing->letter.text, sizeof outgoing->letter.text, "%s", text); /* cut off
                                                                                       * when long */
     /* A name may have been cut off within a character. */
-    bool is_text = mst__json_is_text(mst_bytes_str(outgoing->letter.text));
+    bool is_text = mst__unicode_is_utf8(mst_bytes_str(outgoing->letter.text));
     for (char *at = outgoing->letter.text; *at != '\0' && !is_text; at++) {
         *at = (uint8_t)*at >= 0x80 ? '?' : *at;
     }

@@ -7,6 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bytes.h"
+
+#define NOT_ASCII UINT64_C(0x8080808080808080)
+
 /* First and last of each run of letters, digits and other numerals beyond ASCII. */
 static const uint32_t word_runs[][2] = {
     /* clang-format off */
@@ -104,9 +108,10 @@ static const uint32_t digit_zeros[] = {
     /* clang-format on */
 };
 
-size_t mst__unicode_next(struct mst_bytes text, uint32_t *ret_char)
+/* The same as mst__unicode_next, but surrogates are characters. */
+static size_t char_decode(struct mst_bytes text, uint32_t *ret_char)
 {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    static const uint32_t char_min[] = {0, 0, 0x80, 0x800, 0x10000}; /* of each size */
     if (text.size == 0) {
         return 0;
     }
@@ -122,11 +127,52 @@ size_t mst__unicode_next(struct mst_bytes text, uint32_t *ret_char)
         }
         c = c << 6 | (text.data[i] & 0x3fu);
     }
-    if (c < least[size] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) {
+    if (c < char_min[size] || c > 0x10ffff) {
         return 0;
     }
     *ret_char = c;
     return size;
+}
+
+static bool char_is_surrogate(uint32_t c)
+{
+    return c >= 0xd800 && c < 0xe000;
+}
+
+size_t mst__unicode_next(struct mst_bytes text, uint32_t *ret_char)
+{
+    uint32_t c = 0;
+    size_t size = char_decode(text, &c);
+    if (size == 0 || char_is_surrogate(c)) {
+        return 0;
+    }
+    *ret_char = c;
+    return size;
+}
+
+/* Runs of ASCII, the common case, are taken eight bytes at a time. */
+static bool text_is_utf8(struct mst_bytes text, bool with_surrogates)
+{
+    while (text.size > 0) {
+        uint32_t c = 0;
+        bool is_ascii = text.size >= 8 && (mst__load_u64(text.data) & NOT_ASCII) == 0;
+        size_t size = is_ascii ? 8 : text.data[0] < 0x80 ? 1 : char_decode(text, &c);
+        if (size == 0 || (!with_surrogates && char_is_surrogate(c))) {
+            return false;
+        }
+        text = mst__bytes_skip(text, size);
+    }
+    return true;
+}
+
+bool mst__unicode_is_utf8(struct mst_bytes text)
+{
+    return text_is_utf8(text, false);
+}
+
+bool mst__unicode_is_pickled(struct mst_bytes text)
+{
+    return text_is_utf8(text, true);
 }
 
 bool mst__unicode_is_word(uint32_t c)

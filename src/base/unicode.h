@@ -1,5 +1,5 @@
-/* base/unicode.h - the part of Unicode that is needed to parse options and endpoints as the peers
- * do. */
+/* base/unicode.h - UTF-8, and the part of Unicode that is needed to parse options and endpoints as
+ * the peers do. */
 #ifndef MST_BASE_UNICODE_H
 #define MST_BASE_UNICODE_H
 
@@ -9,6 +9,13 @@
 /* Decode the first UTF-8 character of @text: its size in bytes, or 0 if @text is empty or
  * malformed. */
 size_t mst__unicode_next(struct mst_bytes text, uint32_t *ret_char);
+
+/* Whether @text is UTF-8. */
+bool mst__unicode_is_utf8(struct mst_bytes text);
+
+/* The same, as Python's pickles have it, with lone surrogates: a host name that is not UTF-8
+ * contains them. */
+bool mst__unicode_is_pickled(struct mst_bytes text);
 
 /* A letter, a digit or another numeral of any script, or the underscore. */
 bool mst__unicode_is_word(uint32_t c);

@@ -10,10 +10,10 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/unicode.h"
 #include "codec/datetime.h"
 #include "codec/opcode.h"
 #include "codec/stack.h"
-#include "codec/utf8.h"
 
 #define MACHINE_MEMORY_BASE MST_KIB(64)
 #define MACHINE_NAME_SHOWN 60 /* bytes of a foreign name in a message */
@@ -137,7 +137,7 @@ static int machine_push_bytes(struct mst__machine *machine, size_t header, bool 
     if (bytes == NULL) {
         return MST_EPROTO;
     }
-    if (is_text && !mst__utf8_is_valid(mst_bytes_of(bytes, (size_t)size))) {
+    if (is_text && !mst__unicode_is_pickled(mst_bytes_of(bytes, (size_t)size))) {
         return mst__machine_refuse(machine, "the text is not UTF-8");
     }
     size_t offset = (size_t)(bytes - machine->input.data);

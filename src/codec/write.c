@@ -4,11 +4,11 @@
 #include "base/assert.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/unicode.h"
 #include "codec/datetime.h"
 #include "codec/emit.h"
 #include "codec/machine.h"
 #include "codec/pickle.h"
-#include "codec/utf8.h"
 
 #define MEMO_NONE UINT32_MAX
 #define WRITE_GROUP_MAX 1000 /* items between a mark and its opcode, as in Python */
@@ -352,7 +352,7 @@ static int write_prepare(struct writer *writer)
         if (member->node.addr.size > MST_PICKLE_SIZE_MAX) {
             return MST_ELIMIT;
         }
-        if (!mst__utf8_is_valid(member->node.addr)) {
+        if (!mst__unicode_is_pickled(member->node.addr)) {
             return MST_EINVAL;
         }
     }

@@ -12,7 +12,6 @@
 #include "base/base64.h"
 #include "base/err.h"
 #include "base/unicode.h"
-#include "codec/pickle.h" /* base64 */
 
 static json_t *json_inside(struct mst__json *json)
 {
@@ -188,19 +187,6 @@ bool mst__json_bool(const struct mst__json *json, bool *ret_value)
     return true;
 }
 
-bool mst__json_is_text(struct mst_bytes bytes)
-{
-    while (bytes.size > 0) {
-        uint32_t c = 0;
-        size_t size = mst__unicode_next(bytes, &c);
-        if (size == 0 || (c >= 0xd800 && c <= 0xdfff)) {
-            return false;
-        }
-        bytes = mst_bytes_of(bytes.data + size, bytes.size - size);
-    }
-    return true;
-}
-
 /* --- writing --- */
 
 struct mst__json *mst__json_new_object(void)
@@ -225,7 +211,7 @@ static int json_put(struct mst__json *json, const char *name, json_t *child)
         json_decref(child);
         return MST_ENOMEM;
     }
-    if (name != NULL && !mst__json_is_text(mst_bytes_str(name))) {
+    if (name != NULL && !mst__unicode_is_utf8(mst_bytes_str(name))) {
         json_decref(child);
         return MST_EINVAL;
     }
@@ -243,7 +229,7 @@ int mst__json_add(struct mst__json *json, const char *name, struct mst__json *ch
 
 int mst__json_add_text(struct mst__json *json, const char *name, struct mst_bytes text)
 {
-    if (!mst__json_is_text(text)) {
+    if (!mst__unicode_is_utf8(text)) {
         return MST_EINVAL;
     }
     const char *data = text.size == 0 ? "" : (const char *)text.data;

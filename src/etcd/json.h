@@ -39,9 +39,6 @@ bool mst__json_int(const struct mst__json *json, int64_t *ret_value);
 bool mst__json_uint(const struct mst__json *json, uint64_t *ret_value);
 bool mst__json_bool(const struct mst__json *json, bool *ret_value);
 
-/* Whether JSON can represent @bytes as text: UTF-8, without surrogates. */
-bool mst__json_is_text(struct mst_bytes bytes);
-
 /* --- writing --- */
 
 /* NULL if out of memory, here and below. */

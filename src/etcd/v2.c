@@ -11,8 +11,8 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/percent.h"
+#include "base/unicode.h"
 #include "base/until.h"
-#include "etcd/json.h"
 
 /* The server's own limit. */
 #define V2_PATH_SIZE_MAX MST_KIB(512)
@@ -118,7 +118,7 @@ static int append_switches(struct mst__buf *buf,
  * one. */
 static int append_path(struct mst__buf *buf, const char *key, struct mst_err *reterr)
 {
-    if (!mst__json_is_text(mst_bytes_str(key))) {
+    if (!mst__unicode_is_utf8(mst_bytes_str(key))) {
         return mst__fail(reterr, MST_EINVAL, 0, "key of %zu bytes is not UTF-8", strlen(key));
     }
     int rv = mst__buf_append(buf, mst_bytes_str("/v2/keys"));
@@ -226,7 +226,7 @@ int mst__v2_get(struct mst__v2 *v2,
 static int check_write(const struct mst__v2_write *write, struct mst_err *reterr)
 {
     const char *key = write->key;
-    if (!mst__json_is_text(write->value) || !mst__json_is_text(write->previous_value)) {
+    if (!mst__unicode_is_utf8(write->value) || !mst__unicode_is_utf8(write->previous_value)) {
         return mst__fail(reterr, MST_EINVAL, 0,
                          "value of '%.100s' is not UTF-8, which the v2 API requires", key);
     }

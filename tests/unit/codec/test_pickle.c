@@ -3,7 +3,6 @@
 #include "base/base64.h"
 #include "base/prng.h"
 #include "codec/datetime.h"
-#include "codec/utf8.h"
 #include "unit/codec/pickle_unit.h"
 
 /* --- states to write --- */
@@ -655,43 +654,6 @@ static void all_days(void **state)
     assert_memory_equal(raw, "\x07\xb1\x0c\x1f\x17\x3b\x3b\x0f\x42\x3f", sizeof raw);
 }
 
-static void texts(void **state)
-{
-    (void)state;
-    static const char *const good[] = {"",
-                                       "a",
-                                       "\x7f",
-                                       "\xc2\x80",
-                                       "\xdf\xbf",
-                                       "\xe0\xa0\x80",
-                                       "\xed\x9f\xbf",
-                                       "\xed\xa0\x80",
-                                       "\xef\xbf\xbf",
-                                       "\xf0\x90\x80\x80",
-                                       "\xf4\x8f\xbf\xbf",
-                                       "12345678\xc3\xa4"};
-    static const char *const bad[] = {"\x80",
-                                      "\xbf",
-                                      "\xc0\x80",
-                                      "\xc1\xbf",
-                                      "\xc2",
-                                      "\xc2g",
-                                      "\xe0\x9f\xbf",
-                                      "\xe1\x80",
-                                      "\xe1\x80g",
-                                      "\xf0\x8f\xbf\xbf",
-                                      "\xf4\x90\x80\x80",
-                                      "\xf5\x80\x80\x80",
-                                      "\xff",
-                                      "12345678\xc3"};
-    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
-        assert_true(mst__utf8_is_valid(mst_bytes_str(good[i])));
-    }
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        assert_false(mst__utf8_is_valid(mst_bytes_str(bad[i])));
-    }
-}
-
 static void base64(void **state)
 {
     (void)state;
@@ -785,7 +747,6 @@ int main(void)
         cmocka_unit_test(change_anywhere),
         cmocka_unit_test(fault_sweep),
         cmocka_unit_test(all_days),
-        cmocka_unit_test(texts),
         cmocka_unit_test(base64),
     };
     return MST_RUN_TESTS(tests);

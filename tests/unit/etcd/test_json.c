@@ -126,13 +126,6 @@ static void test_text(void **state)
     assert_true(mst__json_text(json, &text));
     assert_bytes(text, mst_bytes_of("a\0b \xf0\x9f\x98\x80 \xc3\xa4", 11));
     mst__json_free(json);
-
-    assert_true(mst__json_is_text(mst_bytes_of("", 0)));
-    assert_true(mst__json_is_text(mst_bytes_of("a\0\xf0\x9f\x98\x80", 6)));
-    assert_false(mst__json_is_text(mst_bytes_str("\xff")));
-    assert_false(mst__json_is_text(mst_bytes_str("a\xc3")));
-    assert_false(mst__json_is_text(mst_bytes_str("\xed\xa0\x80"))); /* a surrogate */
-    assert_false(mst__json_is_text(mst_bytes_str("\xc0\xaf")));     /* longer than need be */
 }
 
 static void test_refused(void **state)
