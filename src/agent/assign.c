@@ -44,10 +44,9 @@ static struct mst_bytes key_of(const char *key, size_t rank, const char *end, ch
     return mst_bytes_str(text);
 }
 
-static int64_t left_ms(const struct exchange *exchange)
+static int64_t exchange_left_ms(const struct exchange *exchange)
 {
-    int64_t ms = exchange->deadline_ms - mst__clock_ms();
-    return ms > 0 ? ms : 0;
+    return mst__clock_left_ms(exchange->deadline_ms);
 }
 
 /* --- sending --- */
@@ -72,7 +71,8 @@ static int say_info(const struct exchange *exchange, struct mst_err *reterr)
                                      key_of(OLD_INFO_KEY, exchange->rank, "", old)};
     const struct mst_bytes values[] = {mst__buf_bytes(&text), mst__buf_bytes(&text)};
     if (rv == 0) {
-        rv = mst_store_multi_set(exchange->store, keys, values, 2, left_ms(exchange), reterr);
+        rv = mst_store_multi_set(exchange->store, keys, values, 2, exchange_left_ms(exchange),
+                                 reterr);
     }
     mst__buf_close(&text);
     return rv;
@@ -83,7 +83,7 @@ static int say_end(const struct exchange *exchange, struct mst_err *reterr)
 {
     char name[KEY_SIZE];
     return mst_store_set(exchange->store, key_of(OLD_INFO_KEY, exchange->rank, OLD_END, name),
-                         mst_bytes_str("FIN"), left_ms(exchange), reterr);
+                         mst_bytes_str("FIN"), exchange_left_ms(exchange), reterr);
 }
 
 /* Send each node its ranks. */
@@ -107,7 +107,8 @@ static int say_ranks(const struct exchange *exchange, struct mst_err *reterr)
         values[i] = mst_bytes_str(texts[i]);
     }
     if (rv == 0) {
-        rv = mst_store_multi_set(exchange->store, keys, values, count, left_ms(exchange), reterr);
+        rv = mst_store_multi_set(exchange->store, keys, values, count, exchange_left_ms(exchange),
+                                 reterr);
     }
     mst__free(texts);
     mst__free(names);
@@ -142,11 +143,11 @@ static int hear_some(struct exchange *exchange, size_t *ret_missing, struct mst_
         int rv = value->size > 0 ? 0 : MST_ENOTFOUND;
         if (rv == MST_ENOTFOUND) {
             rv = mst_store_try_get(exchange->store, key_of(INFO_KEY, i, "", name),
-                                   left_ms(exchange), value, reterr);
+                                   exchange_left_ms(exchange), value, reterr);
         }
         if (rv == MST_ENOTFOUND) {
             rv = mst_store_try_get(exchange->store, key_of(OLD_INFO_KEY, i, "", name),
-                                   left_ms(exchange), value, reterr);
+                                   exchange_left_ms(exchange), value, reterr);
         }
         if (rv != 0 && rv != MST_ENOTFOUND) {
             return rv;
@@ -184,12 +185,12 @@ static int exchange_ranks(struct exchange *exchange,
 {
     size_t missing = exchange->count;
     int rv = MST_ETIMEOUT;
-    while (rv == MST_ETIMEOUT && left_ms(exchange) > 0) {
+    while (rv == MST_ETIMEOUT && exchange_left_ms(exchange) > 0) {
         rv = hear_some(exchange, &missing, reterr);
         if (rv != 0 || missing == 0) {
             break;
         }
-        int64_t ms = left_ms(exchange) < LOOK_MS ? left_ms(exchange) : LOOK_MS;
+        int64_t ms = mst__min(exchange_left_ms(exchange), LOOK_MS);
         rv = hear_ranks(exchange, ms, ret_assignment, reterr); /* only a pause on rank 0 */
     }
     if (rv != 0) {
@@ -247,8 +248,8 @@ static int get_former_master(const struct exchange *exchange,
     struct mst_store *round = NULL;
     struct mst_store_options options;
     mst_store_options_init(&options, sizeof options);
-    int rv =
-        mst_store_open(mst_store_url(exchange->store), &options, left_ms(exchange), &root, reterr);
+    int rv = mst_store_open(mst_store_url(exchange->store), &options, exchange_left_ms(exchange),
+                            &root, reterr);
     rv = rv == 0 ? mst_store_prefix(root, mst_bytes_str(name), &round, reterr) : rv;
     rv = rv == 0 ? get_master(round, 1, ret_assignment, reterr) : rv;
     mst_store_close(round);
@@ -262,7 +263,7 @@ static int hear_master(const struct exchange *exchange,
                        struct mst__assignment *ret_assignment,
                        struct mst_err *reterr)
 {
-    int64_t wait_ms = left_ms(exchange) < MASTER_MS ? left_ms(exchange) : MASTER_MS;
+    int64_t wait_ms = mst__min(exchange_left_ms(exchange), MASTER_MS);
     int rv = get_master(exchange->store, wait_ms, ret_assignment, reterr);
     int64_t last = exchange->assign->round->round - 1;
     for (int64_t i = 0; i < FORMER_ROUNDS && i <= last && rv == MST_ETIMEOUT; i++) {
@@ -272,7 +273,7 @@ static int hear_master(const struct exchange *exchange,
         }
     }
     return rv == MST_ETIMEOUT
-               ? get_master(exchange->store, left_ms(exchange), ret_assignment, reterr)
+               ? get_master(exchange->store, exchange_left_ms(exchange), ret_assignment, reterr)
                : rv;
 }
 

@@ -160,12 +160,12 @@ bool mst__console_is_empty(const struct mst__console *console)
 void mst__console_drain(struct mst__console *console, int64_t deadline_ms)
 {
     mst__console_flush(console);
-    int64_t left_ms = deadline_ms - mst__clock_ms();
+    int64_t left_ms = mst__clock_left_ms(deadline_ms);
     while (mst__buf_size(&console->pending) > 0 && left_ms > 0) {
         struct pollfd out = {.fd = console->fd, .events = POLLOUT};
         (void)poll(&out, 1, left_ms > 100 ? 100 : (int)left_ms); /* the write reports errors */
         mst__console_flush(console);
-        left_ms = deadline_ms - mst__clock_ms();
+        left_ms = mst__clock_left_ms(deadline_ms);
     }
 }
 

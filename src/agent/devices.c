@@ -43,11 +43,6 @@ static int64_t quota_cpus(const char *quota, const char *period)
     return quota_us / period_us + (quota_us % period_us != 0 ? 1 : 0);
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* cgroup version 2: `cpu.max` of our group and of all groups above it are bounds. */
 static int64_t cgroup2_cpus(const char *root, char *group)
 {
@@ -57,7 +52,7 @@ static int64_t cgroup2_cpus(const char *root, char *group)
         char text[128];
         (void)snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", group);
         (void)read_line(root, path, text, sizeof text);
-        cpus = least(cpus, quota_cpus(text, text + strcspn(text, " ")));
+        cpus = mst__min(cpus, quota_cpus(text, text + strcspn(text, " ")));
         char *slash = strrchr(group, '/');
         if (slash == NULL) {
             return cpus;
@@ -78,7 +73,7 @@ static int64_t cgroup1_cpus(const char *root, const char *group)
         (void)read_line(root, path, quota, sizeof quota);
         (void)snprintf(path, sizeof path, "/sys/fs/cgroup/cpu%s/cpu.cfs_period_us", places[i]);
         (void)read_line(root, path, period, sizeof period);
-        cpus = least(cpus, quota_cpus(quota, period));
+        cpus = mst__min(cpus, quota_cpus(quota, period));
     }
     return cpus;
 }
@@ -118,9 +113,9 @@ static int64_t cgroup_cpus(const char *root)
             *path = '\0';
         }
         if (*controllers == '\0') {
-            cpus = least(cpus, cgroup2_cpus(root, path));
+            cpus = mst__min(cpus, cgroup2_cpus(root, path));
         } else if (lists_cpu(controllers)) {
-            cpus = least(cpus, cgroup1_cpus(root, path));
+            cpus = mst__min(cpus, cgroup1_cpus(root, path));
         }
     }
     return cpus;
@@ -174,7 +169,7 @@ void mst__devices_find(const struct mst__devices_place *place, struct mst__machi
     int64_t quota = cgroup_cpus(place->root);
     const char *list = place->environment.get(place->environment.arg, "CUDA_VISIBLE_DEVICES");
     *ret_machine = (struct mst__machine){
-        .cpus = affinity > 0 ? least(affinity, quota) : 1,
+        .cpus = affinity > 0 ? mst__min(affinity, quota) : 1,
         .cpus_origin = quota < affinity ? "quota of the cgroup" : "affinity",
         .gpus = list != NULL ? count_listed(list) : count_nodes(place->root),
         .gpus_origin = list != NULL ? "CUDA_VISIBLE_DEVICES" : "/dev/nvidia*",

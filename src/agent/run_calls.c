@@ -91,12 +91,6 @@ static int restart(struct mst__call *call)
                : mst_handler_restart(run->handler, &call->failure, &call->err);
 }
 
-static int64_t left_ms(int64_t until_ms)
-{
-    int64_t ms = until_ms - mst__clock_ms();
-    return ms > 0 ? ms : 0;
-}
-
 static void work(struct mst__call *call)
 {
     struct mst__run *run = call->run;
@@ -132,7 +126,8 @@ static void work(struct mst__call *call)
             call->rv = mst_handler_set_closed(run->handler, &call->err);
             return;
         case MST_CALL_LEAVE:
-            call->rv = mst__handler_leave(run->handler, left_ms(call->until_ms), &call->err);
+            call->rv =
+                mst__handler_leave(run->handler, mst__clock_left_ms(call->until_ms), &call->err);
             return;
     }
 }

@@ -82,7 +82,7 @@ static bool asked(void *arg, const struct mst__control_command *command)
         return false;
     }
     mst__run_say(run, "muster: asked to leave the job");
-    int64_t now_us = mst__clock_ns() / 1000;
+    int64_t now_us = mst__clock_us();
     mst__run_step(
         run,
         (struct mst__agent_event){

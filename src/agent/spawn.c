@@ -18,7 +18,7 @@ static int open_input(const struct mst__spawn_worker *worker)
     return input_fd >= 0 ? input_fd : open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-static void become(const void *arg, pid_t parent, const sigset_t *mask)
+static void worker_exec(const void *arg, pid_t parent, const sigset_t *mask)
 {
     const struct mst__spawn_worker *worker = arg;
     int input_fd = open_input(worker);
@@ -49,7 +49,7 @@ int mst__spawn_worker(const struct mst__spawn_worker *worker,
                       pid_t *ret_pid,
                       struct mst_err *reterr)
 {
-    return mst__exec_start(become, worker, worker->argv[0], ret_pid, reterr);
+    return mst__exec_start(worker_exec, worker, worker->argv[0], ret_pid, reterr);
 }
 
 int mst__spawn_status(const struct mst_err *err)

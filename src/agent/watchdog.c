@@ -17,6 +17,7 @@
 #include "base/json_reader.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/number.h"
 #include "base/siphash.h"
 
 /* --- lines --- */
@@ -114,7 +115,7 @@ static void arm(struct mst__watchdog *watchdog)
     int64_t first_us = INT64_MAX;
     for (size_t i = 0; i < watchdog->count; i++) {
         int64_t expiry_us = watchdog->timers[i].expiry_us;
-        first_us = expiry_us < first_us ? expiry_us : first_us;
+        first_us = mst__min(expiry_us, first_us);
     }
     if (first_us == INT64_MAX) {
         (void)uv_timer_stop(&watchdog->timer); /* cannot fail */

@@ -7,6 +7,7 @@
 #include "authority/etcd_v3_self.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/number.h"
 #include "base/until.h"
 
 /* Time to revoke our lease; if that fails, it expires. */
@@ -14,16 +15,6 @@
 
 /* Time to find out what a round waits for. */
 #define DESCRIBE_MS 2000
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t now_us(void)
-{
-    return mst__clock_ns() / 1000;
-}
 
 void mst__etcd_v3_member(struct mst__etcd_v3 *self)
 {
@@ -133,7 +124,7 @@ static void carry_out(struct mst__etcd_v3 *self, const struct mst__member_effect
 void mst__etcd_v3_feed(void *arg, struct mst__member_event event)
 {
     struct mst__etcd_v3 *self = arg;
-    event.now_us = now_us();
+    event.now_us = mst__clock_us();
     mst__member_step(&self->member, &event);
     for (size_t i = 0; i < self->member.effects_count; i++) {
         carry_out(self, &self->member.effects[i]);
@@ -382,9 +373,9 @@ void mst__etcd_v3_turn(void *arg, struct mst__until until)
         int64_t deadline_us =
             until.deadline_ms > INT64_MAX / 1000 ? INT64_MAX : until.deadline_ms * 1000;
         /* If woken early, the caller checks why. */
-        (void)mst__until_pause(until.wake_fd, least(mst__member_due_us(member), deadline_us));
+        (void)mst__until_pause(until.wake_fd, mst__min(mst__member_due_us(member), deadline_us));
     }
-    if (now_us() >= mst__member_due_us(member)) {
+    if (mst__clock_us() >= mst__member_due_us(member)) {
         mst__etcd_v3_feed(self, (struct mst__member_event){.kind = MST_MEMBER_EVENT_TIME});
     }
 }

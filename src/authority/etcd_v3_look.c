@@ -125,7 +125,7 @@ int mst__etcd_v3_shut(struct mst__v3 *v3,
             lost = *reterr;
         }
         if (mst__until_is_over(until) ||
-            !mst__until_pause(until.wake_fd, mst__clock_ns() / 1000 + RACE_US)) {
+            !mst__until_pause(until.wake_fd, mst__clock_us() + RACE_US)) {
             return rv != 0 ? rv
                            : mst__fail(reterr, MST_ETIMEOUT, 0,
                                        "close: other nodes kept changing the round");
@@ -235,7 +235,7 @@ static int look_build(struct mst__v3 *v3,
     int rv = mst__etcd_v3_survey_read(v3, keys, until, survey, reterr);
     if (rv == 0) {
         const struct mst__etcd_v3_stored stored = mst__etcd_v3_survey_stored(survey);
-        rv = mst__etcd_v3_authority_build(authority, &stored, mst__clock_ns() / 1000, reterr);
+        rv = mst__etcd_v3_authority_build(authority, &stored, mst__clock_us(), reterr);
     }
     if (rv == 0) {
         authority->machine.last_call_us = INT64_MAX; /* our last call has only just begun */
@@ -275,7 +275,7 @@ int mst__etcd_v3_describe(struct mst__v3 *v3,
     mst__etcd_v3_authority_init(&authority);
     int rv = look_build(v3, keys, until, &survey, &authority, reterr);
     if (rv == 0) {
-        mst__authority_describe(&authority.machine, mst__clock_ns() / 1000, ret_text, ret_size);
+        mst__authority_describe(&authority.machine, mst__clock_us(), ret_text, ret_size);
     }
     mst__etcd_v3_authority_close(&authority);
     mst__etcd_v3_survey_close(&survey);

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/number.h"
 #include "base/until.h"
 
 /* The shortest lease that etcd grants; shorter ones are rounded up. */
@@ -32,16 +33,6 @@
 
 /* Events to take before the next write. */
 #define BATCH_MAX 4096
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t now_us(void)
-{
-    return mst__clock_ns() / 1000;
-}
 
 /* A transaction that writes. */
 static int write_txn(struct mst__etcd_v3 *self,
@@ -164,7 +155,7 @@ uint32_t mst__etcd_v3_rank(const struct mst__etcd_v3 *self)
 static int64_t beat_interval_ms(const struct mst__etcd_v3 *self)
 {
     int64_t ms = self->settings.job.job.keep_alive_interval_us / 1000;
-    ms = least(ms, self->ttl_ms / 3);
+    ms = mst__min(ms, self->ttl_ms / 3);
     return ms < 1 ? 1 : ms;
 }
 
@@ -563,7 +554,7 @@ static int take_over(struct mst__etcd_v3 *self, struct mst__until until, struct 
         mst__bytes_equal(mst_bytes_of(nodes->items[0].key.data, nodes->items[0].key.size), own);
     if (is_first) {
         const struct mst__etcd_v3_stored stored = mst__etcd_v3_survey_stored(&survey);
-        rv = mst__etcd_v3_authority_build(&self->authority, &stored, now_us(), reterr);
+        rv = mst__etcd_v3_authority_build(&self->authority, &stored, mst__clock_us(), reterr);
         self->is_authority = rv == 0;
         if (rv == 0) {
             mst__log(&self->params->log, MST_LOG_INFO, "rendezvous.authority",
@@ -779,7 +770,7 @@ static int govern(struct mst__etcd_v3 *self, int64_t *ret_due_ms, struct mst_err
     int rv = 0;
     while (rv == 0 && wants) {
         struct mst__etcd_v3_round round;
-        rv = mst__etcd_v3_authority_tick(&self->authority, now_us(), &due_us, reterr);
+        rv = mst__etcd_v3_authority_tick(&self->authority, mst__clock_us(), &due_us, reterr);
         if (rv == 0 && self->authority.letters_count > 0) {
             rv = write_letters(self, reterr);
         }
@@ -822,7 +813,7 @@ static int take_event(struct mst__etcd_v3 *self,
         if (event->is_delete && mst__bytes_equal(key, mst_bytes_str(self->key))) {
             return fail_ended(self, reterr);
         }
-        return mst__etcd_v3_authority_event(&self->authority, event, now_us(), reterr);
+        return mst__etcd_v3_authority_event(&self->authority, event, mst__clock_us(), reterr);
     }
     if (event->is_delete && self->before != NULL &&
         mst__bytes_equal(key, mst_bytes_str(self->before))) {
@@ -893,6 +884,6 @@ int mst__etcd_v3_step(struct mst__etcd_v3 *self, struct mst__until until, struct
     if (rv != 0 || self->watch == NULL) {
         return rv;
     }
-    rv = take_events(self, mst__until_sooner(until, least(self->beat_ms, due_ms)), reterr);
+    rv = take_events(self, mst__until_sooner(until, mst__min(self->beat_ms, due_ms)), reterr);
     return rv == MST_ETIMEOUT && !mst__until_is_over(until) ? 0 : rv;
 }

@@ -8,21 +8,12 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "base/until.h"
 #include "core/expire.h"
 
 /* Time for one attempt to connect. */
 #define CONNECT_MS 5000
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t now_us(void)
-{
-    return mst__clock_ns() / 1000;
-}
 
 /* @us in milliseconds, rounded up. */
 static int64_t ms_after(int64_t us)
@@ -164,7 +155,7 @@ void mst__muster_step(void *self, struct mst__member_event event)
     struct mst_err err = {0};
     int rv = 0;
     if (event.kind != MST_MEMBER_EVENT_ALIVE) {
-        event.now_us = now_us();
+        event.now_us = mst__clock_us();
     }
     mst__member_step(&muster->member, &event);
     for (size_t i = 0; i < muster->member.effects_count && rv == 0; i++) {
@@ -216,7 +207,7 @@ static int link_open(struct mst__muster *muster,
     mst__muster_tell_way(muster);
     rv = rv == 0 ? mst__job_client_open(mst__muster_server(muster), until, ret_client, reterr) : rv;
     if (rv == 0) {
-        muster->connected_us = now_us();
+        muster->connected_us = mst__clock_us();
         muster->is_open = false; /* another process serves, also when it is away for a while */
     }
     return rv;
@@ -315,9 +306,9 @@ void mst__muster_turn(void *self, struct mst__until until)
         int64_t deadline_us =
             until.deadline_ms > INT64_MAX / 1000 ? INT64_MAX : until.deadline_ms * 1000;
         /* If woken early, the caller checks why. */
-        (void)mst__until_pause(until.wake_fd, least(due_us, deadline_us));
+        (void)mst__until_pause(until.wake_fd, mst__min(due_us, deadline_us));
     }
-    if (now_us() >= mst__member_due_us(&muster->member)) {
+    if (mst__clock_us() >= mst__member_due_us(&muster->member)) {
         mst__muster_step(muster, (struct mst__member_event){.kind = MST_MEMBER_EVENT_TIME});
     }
 }

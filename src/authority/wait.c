@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/number.h"
 #include "core/saturate.h"
 
 int mst__wait_round(const struct mst__wait *wait,
@@ -15,7 +16,7 @@ int mst__wait_round(const struct mst__wait *wait,
     const struct mst__member *member = wait->member;
     const struct mst__owner *owner = &((const struct mst__head *)wait->self)->owner;
     int64_t timeout_us = timeout_ms < 0 ? join_us : mst__saturate_multiply(timeout_ms, 1000);
-    int64_t begin_us = mst__clock_ns() / 1000;
+    int64_t begin_us = mst__clock_us();
     *ret_fd = -1;
     int rv =
         mst__bootstrap_reserve(place->params->local_addr, place->endpoint,
@@ -24,11 +25,10 @@ int mst__wait_round(const struct mst__wait *wait,
     if (rv != 0) {
         return rv == MST_ECANCELED ? mst__owner_fail_cancelled(reterr) : rv;
     }
-    wait->step(wait->self,
-               (struct mst__member_event){.kind = MST_MEMBER_EVENT_WANTED,
-                                          .address = mst_bytes_str(place->address),
-                                          .timeout_us = timeout_us,
-                                          .spent_us = mst__clock_ns() / 1000 - begin_us});
+    wait->step(wait->self, (struct mst__member_event){.kind = MST_MEMBER_EVENT_WANTED,
+                                                      .address = mst_bytes_str(place->address),
+                                                      .timeout_us = timeout_us,
+                                                      .spent_us = mst__clock_us() - begin_us});
     while (member->phase == MST_MEMBER_JOINING && !mst__owner_is_cancelled(owner)) {
         wait->turn(wait->self, mst__until_by(owner->cancel_fd, INT64_MAX));
     }
@@ -55,7 +55,7 @@ int mst__wait_word(const struct mst__wait *wait,
     if (member->phase == MST_MEMBER_OUT) {
         return mst__fail(reterr, MST_EINVAL, 0, "no round is joined");
     }
-    timeout_ms = timeout_ms < word->limit_ms ? timeout_ms : word->limit_ms;
+    timeout_ms = mst__min(timeout_ms, word->limit_ms);
     struct mst__until until = mst__until_by(owner->cancel_fd, timeout_ms);
     wait->step(wait->self, mst__word_event(word));
     while (!is_heard(wait, word) && !mst__owner_is_cancelled(owner) && !mst__until_is_over(until)) {

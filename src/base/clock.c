@@ -14,6 +14,11 @@ int64_t mst__clock_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+int64_t mst__clock_us(void)
+{
+    return mst__clock_ns() / 1000;
+}
+
 int64_t mst__clock_ms(void)
 {
     return mst__clock_ns() / 1000000;
@@ -26,6 +31,12 @@ int64_t mst__clock_deadline_ms(int64_t timeout_ms)
         return now_ms;
     }
     return timeout_ms > INT64_MAX - now_ms ? INT64_MAX : now_ms + timeout_ms;
+}
+
+int64_t mst__clock_left_ms(int64_t deadline_ms)
+{
+    int64_t now_ms = mst__clock_ms();
+    return deadline_ms > now_ms ? deadline_ms - now_ms : 0;
 }
 
 int64_t mst__clock_wall_us(void)

@@ -8,10 +8,14 @@
 
 /* Monotonic time. */
 int64_t mst__clock_ms(void);
+int64_t mst__clock_us(void);
 int64_t mst__clock_ns(void);
 
 /* The time @timeout_ms from now, saturating; a negative timeout counts as 0. */
 int64_t mst__clock_deadline_ms(int64_t timeout_ms);
+
+/* The time from now to @deadline_ms; 0 if it has passed. */
+int64_t mst__clock_left_ms(int64_t deadline_ms);
 
 /* Wall-clock time in microseconds since 1970, for timestamps. */
 int64_t mst__clock_wall_us(void);

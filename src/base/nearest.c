@@ -5,7 +5,7 @@
 
 #define WORD_MAX 63
 
-static size_t least(size_t a, size_t b, size_t c)
+static size_t edits_min(size_t a, size_t b, size_t c)
 {
     size_t ab = a < b ? a : b;
     return ab < c ? ab : c;
@@ -25,7 +25,7 @@ size_t mst__nearest_distance(const char *a, const char *b)
         for (size_t j = 1; j <= b_size; j++) {
             size_t above = row[j];
             size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-            row[j] = least(above + 1, row[j - 1] + 1, change);
+            row[j] = edits_min(above + 1, row[j - 1] + 1, change);
             diagonal = above;
         }
     }

@@ -1,4 +1,5 @@
-/* base/number.h - numbers as text: stored counters, options. */
+/* base/number.h - the smaller and the larger of two numbers, and numbers as text: stored counters,
+ * options. */
 #ifndef MST_BASE_NUMBER_H
 #define MST_BASE_NUMBER_H
 
@@ -6,6 +7,16 @@
 #include <stdbool.h>
 
 #define MST_NUMBER_SIZE 20 /* "-9223372036854775808" */
+
+static inline int64_t mst__min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t mst__max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
 
 /* Parse a decimal number as C's strtoll does: white space, a sign, digits; the rest is ignored.
  * False if there is no digit or the number does not fit. */

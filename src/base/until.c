@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/number.h"
 #include "base/thread.h"
 
 /* A condition cannot be signalled by a descriptor, so the descriptor is checked this often. */
@@ -82,8 +83,7 @@ bool mst__until_is_over(struct mst__until until)
 
 int mst__until_poll_ms(struct mst__until until)
 {
-    int64_t left_ms = until.deadline_ms - mst__clock_ms();
-    return left_ms <= 0 ? 0 : left_ms > wait_ms_max() ? (int)wait_ms_max() : (int)left_ms;
+    return (int)mst__min(mst__clock_left_ms(until.deadline_ms), wait_ms_max());
 }
 
 int mst__until_ready(struct mst__until until, int fd, short events)
@@ -129,11 +129,9 @@ int mst__until_cond(struct mst__until until, pthread_cond_t *cond, pthread_mutex
 bool mst__until_pause(int wake_fd, int64_t until_us)
 {
     for (;;) {
-        int64_t left_us = until_us - mst__clock_ns() / 1000;
+        int64_t left_us = until_us - mst__clock_us();
         bool is_over = left_us <= 0;
-        if (left_us > wait_ms_max() * 1000) {
-            left_us = wait_ms_max() * 1000;
-        }
+        left_us = mst__min(left_us, wait_ms_max() * 1000);
         struct timespec timeout = {
             .tv_sec = is_over ? 0 : (time_t)(left_us / 1000000),
             .tv_nsec = is_over ? 0 : (long)(left_us % 1000000) * 1000,

@@ -72,7 +72,7 @@ struct image {
     char **environment;
 };
 
-static void become(const void *arg, pid_t parent, const sigset_t *mask)
+static void image_exec(const void *arg, pid_t parent, const sigset_t *mask)
 {
     const struct image *image = arg;
     (void)setpgid(0, 0); /* cannot fail in a new process */
@@ -94,7 +94,7 @@ int mst__child_start(char *const *argv,
     }
     const struct image image = {.argv = argv, .environment = environment};
     pid_t pid = 0;
-    int rv = mst__exec_start(become, &image, argv[0], &pid, reterr);
+    int rv = mst__exec_start(image_exec, &image, argv[0], &pid, reterr);
     if (rv == 0) {
         *ret_child = (struct mst__child){.pid = pid};
     }
@@ -130,7 +130,7 @@ void mst__child_stop(struct mst__child *child, int64_t grace_ms, int wake_fd)
     int64_t deadline_ms = mst__clock_deadline_ms(grace_ms);
     bool killed = false;
     while (!mst__child_ended(child)) {
-        int64_t left_ms = deadline_ms - mst__clock_ms();
+        int64_t left_ms = mst__clock_left_ms(deadline_ms);
         if (left_ms <= 0 && !killed) {
             (void)kill(-group, SIGKILL);
             killed = true;

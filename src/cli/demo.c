@@ -260,7 +260,7 @@ static int listen_all(struct demo *demo, bool closing)
         fds[i] = (struct pollfd){.fd = is_there(&demo->nodes[i]) ? demo->nodes[i].fd : -1,
                                  .events = POLLIN};
     }
-    int64_t left_ms = demo->deadline_ms - mst__clock_ms();
+    int64_t left_ms = mst__clock_left_ms(demo->deadline_ms);
     if (left_ms <= 0) {
         return mst__fail(&demo->err, MST_ETIMEOUT, 0,
                          "the next step did not happen in time; is the machine busy?");

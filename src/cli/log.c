@@ -133,15 +133,10 @@ static void want_thread(struct cli_log *log)
     }
 }
 
-static int64_t log_now_us(void)
-{
-    return mst__clock_ns() / 1000;
-}
-
 static void on_line(void *arg, enum mst_log_level level, const char *line)
 {
     struct cli_log *log = arg;
-    int64_t now_us = log_now_us();
+    int64_t now_us = mst__clock_us();
     (void)pthread_mutex_lock(&log->mutex); /* cannot fail */
     put_summaries(log, now_us);
     bool is_limited = !log->options.is_unlimited && level > MST_LOG_DEBUG;
@@ -247,7 +242,7 @@ static void wait_for_lines(const struct cli_log *log, int64_t due_us)
 {
     int timeout_ms = -1;
     if (due_us != INT64_MAX) {
-        int64_t wait_us = due_us - log_now_us();
+        int64_t wait_us = due_us - mst__clock_us();
         timeout_ms = wait_us <= 0 ? 0 : (int)((wait_us + 999) / 1000); /* a second at most */
     }
     struct pollfd in = {.fd = log->wake_fd, .events = POLLIN};
@@ -324,7 +319,7 @@ static void *run(void *arg)
             reopen(log);
         }
         (void)pthread_mutex_lock(&log->mutex); /* cannot fail */
-        put_summaries(log, log->is_closing ? INT64_MAX : log_now_us());
+        put_summaries(log, log->is_closing ? INT64_MAX : mst__clock_us());
         size_t size = take_piece(log, piece);
         is_over = size == 0 && log->is_closing;
         int64_t due_us = mst__log_limit_due_us(&log->limit);

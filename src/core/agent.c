@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/err.h"
+#include "base/number.h"
 #include "core/saturate.h"
 
 const char *mst__agent_phase_name(enum mst__agent_phase phase)
@@ -336,7 +337,7 @@ static void plan(struct mst__agent *agent,
         end_notice(agent);
         return;
     }
-    agent->notice_us = until_us < deadline_us ? until_us : deadline_us;
+    agent->notice_us = mst__min(until_us, deadline_us);
     for (uint32_t i = 0; i < options->workers_count && is_first; i++) {
         options->workers[i].is_noticed = false;
         options->workers[i].has_saved = false;
@@ -503,7 +504,7 @@ static int64_t pause_us(const struct mst__agent *agent)
     for (uint32_t i = 1; i < agent->restarts && us < options->pause_us_max; i++) {
         us = mst__saturate_add(us, us);
     }
-    return us < options->pause_us_max ? us : options->pause_us_max;
+    return mst__min(us, options->pause_us_max);
 }
 
 static void assigned(struct mst__agent *agent, uint32_t restarts)
@@ -796,7 +797,7 @@ static void step_round(struct mst__agent *agent, const struct mst__agent_event *
 void mst__agent_step(struct mst__agent *agent, const struct mst__agent_event *event)
 {
     agent->effects_count = 0;
-    agent->now_us = event->now_us > agent->now_us ? event->now_us : agent->now_us;
+    agent->now_us = mst__max(event->now_us, agent->now_us);
     if (agent->phase == MST_AGENT_ENDED) {
         return;
     }
@@ -835,18 +836,18 @@ int64_t mst__agent_due_us(const struct mst__agent *agent)
         due_us = entry_end_us(agent);
         due_us = agent->is_assigned && agent->start_us < due_us ? agent->start_us : due_us;
     } else if (agent->phase == MST_AGENT_STOPPING) {
-        due_us = agent->kill_us < agent->stuck_us ? agent->kill_us : agent->stuck_us;
+        due_us = mst__min(agent->kill_us, agent->stuck_us);
     } else if (agent->phase == MST_AGENT_RUNNING) {
         int64_t end_us = agent->drains ? INT64_MAX : last_notice_us(agent);
-        due_us = agent->notice_us < end_us ? agent->notice_us : end_us;
+        due_us = mst__min(agent->notice_us, end_us);
         for (uint32_t i = 0; i < agent->options.workers_count; i++) {
             int64_t beat_us = beat_due_us(agent, &agent->options.workers[i]);
-            due_us = beat_us < due_us ? beat_us : due_us;
+            due_us = mst__min(beat_us, due_us);
         }
     } else if (agent->phase == MST_AGENT_FINISHED || agent->phase == MST_AGENT_TELLING) {
-        due_us = agent->told_us < agent->again_us ? agent->told_us : agent->again_us;
+        due_us = mst__min(agent->told_us, agent->again_us);
     }
-    return due_us < agent->cut_us ? due_us : agent->cut_us;
+    return mst__min(due_us, agent->cut_us);
 }
 
 void mst__agent_init(struct mst__agent *agent,

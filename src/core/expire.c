@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/mem.h"
+#include "base/number.h"
 #include "core/apply.h"
 #include "core/saturate.h"
 
@@ -36,7 +37,7 @@ int64_t mst__expire_after_us(const struct mst__settings *settings)
 static int64_t expire_peer_interval_us(const struct mst__settings *settings)
 {
     int64_t interval_us = settings->keep_alive_interval_us;
-    return interval_us > EXPIRE_PEER_BEAT_US ? interval_us : EXPIRE_PEER_BEAT_US;
+    return mst__max(interval_us, EXPIRE_PEER_BEAT_US);
 }
 
 /* The time in which a living node sends one heartbeat. */
@@ -46,7 +47,7 @@ static int64_t expire_beat_us(const struct mst__settings *settings, bool is_ours
         is_ours ? settings->keep_alive_interval_us : expire_peer_interval_us(settings);
     int64_t half_us = interval_us / 2;
     int64_t late_us = is_ours ? EXPIRE_BEAT_LATE_US : EXPIRE_PEER_LATE_US;
-    return mst__saturate_add(interval_us, half_us > late_us ? half_us : late_us);
+    return mst__saturate_add(interval_us, mst__max(half_us, late_us));
 }
 
 int64_t mst__expire_patience_us(const struct mst__settings *settings, bool is_ours)
@@ -56,7 +57,7 @@ int64_t mst__expire_patience_us(const struct mst__settings *settings, bool is_ou
         return after_us; /* never */
     }
     int64_t share_us = after_us / EXPIRE_MARGIN_SHARE;
-    after_us -= share_us < EXPIRE_MARGIN_US_MAX ? share_us : EXPIRE_MARGIN_US_MAX;
+    after_us -= mst__min(share_us, EXPIRE_MARGIN_US_MAX);
     int64_t peer_us = mst__saturate_add(expire_peer_interval_us(settings), EXPIRE_PEER_LATE_US);
     return is_ours || after_us > peer_us ? after_us : peer_us;
 }
@@ -262,8 +263,8 @@ static int64_t observer_patience_us(const struct mst__observed *observed,
         return patience_us;
     }
     int64_t beat_us = expire_beat_us(settings, is_ours);
-    after_us = after_us > patience_us ? after_us : patience_us;
-    return beat_us < after_us ? beat_us : after_us;
+    after_us = mst__max(after_us, patience_us);
+    return mst__min(beat_us, after_us);
 }
 
 /* Forget nodes that are no longer in the record, and count the skewed ones. */
@@ -322,7 +323,7 @@ int mst__observer_read(struct mst__observer *observer,
         }
         int64_t left_us = mst__saturate_subtract(patience_us, silent_us);
         int64_t end_us = mst__saturate_add(observer->read_us, mst__saturate_add(left_us, 1));
-        observer->next_us = end_us < observer->next_us ? end_us : observer->next_us;
+        observer->next_us = mst__min(end_us, observer->next_us);
     }
     observer_sweep(observer);
     expire_remove(state, settings, dead);

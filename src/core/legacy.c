@@ -23,11 +23,6 @@
  * would shut them out, round after round. */
 #define LAST_CALL_US_MIN 1300000
 
-static int64_t time_min(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* --- paths --- */
 
 /* Append @text to the path of @size bytes at *@at; false if it does not fit. */
@@ -412,18 +407,18 @@ int mst__legacy_wait(struct mst__legacy_turn *turn, int64_t until_us)
 {
     struct mst__legacy *legacy = turn->legacy;
     MST_ASSERT(legacy->is_known);
-    until_us = time_min(until_us, mst__saturate_add(legacy->read_us, MST_LEGACY_TRUST_US));
-    until_us = time_min(until_us, legacy->is_tidying ? legacy->tidy_us : legacy->deadline_us);
+    until_us = mst__min(until_us, mst__saturate_add(legacy->read_us, MST_LEGACY_TRUST_US));
+    until_us = mst__min(until_us, legacy->is_tidying ? legacy->tidy_us : legacy->deadline_us);
     bool is_next = legacy->operation == MST_LEGACY_OP_NEXT;
     if (is_next && legacy->has_key) {
-        until_us = time_min(until_us, legacy->key_us + MST_LEGACY_BEAT_US);
+        until_us = mst__min(until_us, legacy->key_us + MST_LEGACY_BEAT_US);
     }
     if (is_next && legacy->has_rank) {
-        until_us = time_min(until_us, legacy->rank_us + MST_LEGACY_BEAT_US);
+        until_us = mst__min(until_us, legacy->rank_us + MST_LEGACY_BEAT_US);
     }
     /* Everything that was due is done; a millisecond prevents spinning. */
     int64_t soon_us = turn->now_us + 1000;
-    until_us = until_us < soon_us ? soon_us : until_us;
+    until_us = mst__max(until_us, soon_us);
     turn_move(turn, MST_LEGACY_WAITING);
     legacy->ask = MST_ASK_WAIT;
     legacy->stats.requests++;
@@ -586,7 +581,7 @@ int64_t mst__legacy_beat_us(const struct mst__legacy *legacy)
     int64_t beat_us = INT64_MAX;
     if (legacy->is_member && !legacy->is_expelled) {
         beat_us = mst__saturate_add(legacy->rank_us, MST_LEGACY_BEAT_US);
-        beat_us = beat_us < legacy->beat_try_us ? legacy->beat_try_us : beat_us;
+        beat_us = mst__max(beat_us, legacy->beat_try_us);
     }
-    return legacy->has_job ? time_min(beat_us, legacy->job_us + MST_LEGACY_JOB_BEAT_US) : beat_us;
+    return legacy->has_job ? mst__min(beat_us, legacy->job_us + MST_LEGACY_JOB_BEAT_US) : beat_us;
 }

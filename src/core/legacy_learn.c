@@ -13,11 +13,6 @@
 /* Believe the answers after so many that lag behind: etcd may have lost its data. */
 #define STALE_MAX 50
 
-static int64_t learn_min(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 void mst__legacy_listing_close(struct mst__legacy_listing *listing)
 {
     mst__legacy_nonces_close(&listing->nodes);
@@ -74,7 +69,7 @@ int64_t mst__legacy_expiry_us(const struct mst__legacy *legacy, int64_t now_us)
     int64_t ttl_s = MST_LEGACY_TTL_KEY;
     for (size_t i = 0; i < listing->rank_count; i++) {
         if (listing->rank_ttls_s[i] >= 0) {
-            ttl_s = learn_min(ttl_s, listing->rank_ttls_s[i]);
+            ttl_s = mst__min(ttl_s, listing->rank_ttls_s[i]);
         }
     }
     for (size_t i = 0; i < listing->nodes.count; i++) {
@@ -82,7 +77,7 @@ int64_t mst__legacy_expiry_us(const struct mst__legacy *legacy, int64_t now_us)
         int64_t rank = mst__legacy_doc_rank(&legacy->doc, nonce);
         if (expiry_matters(&legacy->doc, nonce) && (legacy->doc.status != MST_LEGACY_FROZEN ||
                                                     !mst__legacy_is_rank_listed(legacy, rank))) {
-            ttl_s = learn_min(ttl_s, listing->node_ttls_s[i]);
+            ttl_s = mst__min(ttl_s, listing->node_ttls_s[i]);
         }
     }
     return now_us + ttl_s * MST_LEGACY_SECOND_US + MST_LEGACY_EXPIRY_LATE_US;
@@ -234,7 +229,7 @@ static void answer_write(struct mst__legacy_turn *turn, const struct mst__legacy
     }
     /* Other nodes follow soon, and one of us should let them all in. */
     legacy->gather_us = 2 * legacy->trip_us;
-    legacy->gather_us = legacy->gather_us < 5000 ? 5000 : learn_min(legacy->gather_us, 50000);
+    legacy->gather_us = legacy->gather_us < 5000 ? 5000 : mst__min(legacy->gather_us, 50000);
     legacy->look_us = turn->now_us + legacy->gather_us;
 }
 

@@ -8,6 +8,7 @@
  * Only keys show whether a node lives: a muster node has muster_<nonce> from before it enters
  * until it has confirmed, then rank_<r>, like the peers. */
 #include "base/assert.h"
+#include "base/number.h"
 #include "core/legacy_self.h"
 #include "core/saturate.h"
 
@@ -26,11 +27,6 @@
 #define TOUCH_OTHERS_US 7000000
 #define CALL_OTHERS_US 1500000
 #define SPREAD_US 1000000
-
-static int64_t next_min(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* A delay that is constant for one node and differs between nodes. */
 static int64_t next_spread_us(const struct mst__legacy *legacy)
@@ -77,10 +73,10 @@ static int64_t hold_us(struct mst__legacy_turn *turn, int64_t contenders)
     if (legacy->losses > 0) {
         unsigned bits = legacy->losses - 1 < HOLD_LOST_BITS ? legacy->losses - 1 : HOLD_LOST_BITS;
         int64_t guess = (int64_t)HOLD_LOST << bits;
-        contenders = contenders < guess ? guess : contenders;
+        contenders = mst__max(contenders, guess);
     }
-    int64_t slot_us = legacy->trip_us < SLOT_US_MIN ? SLOT_US_MIN : legacy->trip_us;
-    int64_t window_us = contenders * next_min(slot_us, SLOT_US_MAX);
+    int64_t slot_us = mst__max(legacy->trip_us, SLOT_US_MIN);
+    int64_t window_us = contenders * mst__min(slot_us, SLOT_US_MAX);
     return 1 + (int64_t)mst__prng_below(&turn->prng, (uint64_t)window_us);
 }
 
@@ -120,7 +116,7 @@ static void next_looked(struct mst__legacy_turn *turn)
 static bool next_list(struct mst__legacy_turn *turn, int64_t since_us)
 {
     const struct mst__legacy *legacy = turn->legacy;
-    since_us = since_us < legacy->changed_us ? legacy->changed_us : since_us;
+    since_us = mst__max(since_us, legacy->changed_us);
     if (mst__legacy_is_listed(legacy, since_us)) {
         return false;
     }
@@ -260,7 +256,7 @@ static int next_call(struct mst__legacy_turn *turn)
         rv = mst__legacy_doc_copy(&legacy->next, &legacy->doc);
         return rv != 0 ? rv : mst__legacy_ask_swap(turn);
     }
-    return mst__legacy_wait(turn, next_min(next_min(end_us, touch_us), legacy->look_us));
+    return mst__legacy_wait(turn, mst__min(mst__min(end_us, touch_us), legacy->look_us));
 }
 
 static int next_joinable(struct mst__legacy_turn *turn)

@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/mem.h"
+#include "base/number.h"
 #include "core/legacy_self.h"
 
 /* Pause after a failed refresh. */
@@ -210,7 +211,7 @@ static int others_watch(struct mst__legacy_turn *turn)
         return mst__legacy_end(turn, MST_LEGACY_OK);
     }
     int64_t until_us = mst__legacy_beat_us(legacy);
-    return mst__legacy_wait(turn, until_us < legacy->look_us ? until_us : legacy->look_us);
+    return mst__legacy_wait(turn, mst__min(until_us, legacy->look_us));
 }
 
 /* --- closing and leaving --- */

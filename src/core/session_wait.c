@@ -9,6 +9,7 @@
 
 #include "base/assert.h"
 #include "base/limits.h"
+#include "base/number.h"
 #include "core/saturate.h"
 
 /* Few enough to try at once. */
@@ -51,28 +52,18 @@
 #define GATHER_TRIPS 4
 #define GATHER_US_MAX 250000
 
-static int64_t wait_max(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t wait_min(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* How many nodes, including this one, are likely to want a write like @action now. */
 static int64_t hold_contenders(const struct mst__session *session, enum mst__action action)
 {
     const struct mst__state *state = &session->state;
     int64_t count = (int64_t)state->participants.count;
-    int64_t missing = wait_max(session->options.settings.nodes_min - count, 0);
+    int64_t missing = mst__max(session->options.settings.nodes_min - count, 0);
     switch (action) {
         case MST_ACTION_ADD_TO_PARTICIPANTS:
         case MST_ACTION_REMOVE_FROM_REDUNDANCY_LIST:
             /* A round has opened, and all waiting nodes come. */
-            missing = wait_min(missing, MST_MEMBERS_MAX);
-            return wait_max(missing, (int64_t)(state->waiting.count + state->spares.count));
+            missing = mst__min(missing, MST_MEMBERS_MAX);
+            return mst__max(missing, (int64_t)(state->waiting.count + state->spares.count));
         case MST_ACTION_REMOVE_FROM_PARTICIPANTS:
         case MST_ACTION_MARK_RENDEZVOUS_COMPLETE:
         case MST_ACTION_START_LAST_CALL:
@@ -93,25 +84,25 @@ static int64_t hold_contenders_max(const struct mst__session *session, enum mst_
         return (int64_t)session->state.heartbeats.count;
     }
     int64_t room = session->options.settings.nodes_max - (int64_t)session->state.participants.count;
-    return wait_min(room, MST_MEMBERS_MAX);
+    return mst__min(room, MST_MEMBERS_MAX);
 }
 
 static int64_t hold_slot_us(const struct mst__session *session, int64_t contenders)
 {
     int64_t slot_us = SLOT_TRIPS * session->trip_last_us / contenders;
-    slot_us = wait_min(wait_max(slot_us, SLOT_US), SLOT_US_MAX);
+    slot_us = mst__min(mst__max(slot_us, SLOT_US), SLOT_US_MAX);
     if (session->losses < 2) {
         return slot_us;
     }
     unsigned bits = SLOT_LOST_BITS * (session->losses - 1);
     bits = bits > SLOT_LOST_BITS_MAX ? SLOT_LOST_BITS_MAX : bits;
-    int64_t long_us = wait_min(slot_us << bits, 2 * session->trip_last_us);
+    int64_t long_us = mst__min(slot_us << bits, 2 * session->trip_last_us);
     if (session->options.write_us > 0) {
         /* Answers are late because the disk is busy with the writes of others, not because ours
          * would take so long. */
-        long_us = wait_min(long_us, 2 * session->options.write_us);
+        long_us = mst__min(long_us, 2 * session->options.write_us);
     }
-    return wait_max(slot_us, long_us);
+    return mst__max(slot_us, long_us);
 }
 
 int64_t mst__session_hold_us(const struct mst__session *session,
@@ -127,16 +118,16 @@ int64_t mst__session_hold_us(const struct mst__session *session,
         unsigned bits = HOLD_LOST_BITS * (session->losses - 1);
         bits = bits > HOLD_LOST_BITS_MAX ? HOLD_LOST_BITS_MAX : bits;
         int64_t guess =
-            wait_min((int64_t)HOLD_LOST_MIN << bits, hold_contenders_max(session, action));
-        contenders = wait_max(wait_max(contenders, guess), HOLD_LOST_MIN);
+            mst__min((int64_t)HOLD_LOST_MIN << bits, hold_contenders_max(session, action));
+        contenders = mst__max(mst__max(contenders, guess), HOLD_LOST_MIN);
         if (session->options.write_us > 0) {
-            contenders = wait_min(contenders, wait_max(hold_contenders_max(session, action), 2));
+            contenders = mst__min(contenders, mst__max(hold_contenders_max(session, action), 2));
         }
     }
     int64_t window_us = mst__saturate_multiply(contenders, hold_slot_us(session, contenders));
     /* Our own heartbeat may become due meanwhile, and must not be late. */
     int64_t half_us = session->options.settings.keep_alive_interval_us / 2;
-    window_us = wait_min(window_us, wait_max(wait_min(half_us, MST_HOLD_US_MAX), SLOT_US));
+    window_us = mst__min(window_us, mst__max(mst__min(half_us, MST_HOLD_US_MAX), SLOT_US));
     MST_ASSERT(window_us > 0);
     return 1 + (int64_t)mst__prng_below(prng, (uint64_t)window_us);
 }
@@ -155,10 +146,10 @@ int64_t mst__session_spread_us(const struct mst__session *session,
         return 0;
     }
     int64_t window_us = mst__saturate_multiply(nodes, session->options.write_us);
-    window_us = wait_min(window_us, MST_HOLD_US_MAX);
+    window_us = mst__min(window_us, MST_HOLD_US_MAX);
     /* Most of the node's time is for waiting for the others. */
     int64_t left_us = mst__saturate_subtract(session->deadline_us, now_us);
-    window_us = wait_min(window_us, left_us / SPREAD_SHARE);
+    window_us = mst__min(window_us, left_us / SPREAD_SHARE);
     return window_us <= 0 ? 0 : 1 + (int64_t)mst__prng_below(prng, (uint64_t)window_us);
 }
 
@@ -177,8 +168,8 @@ int64_t mst__session_deadline_us(const struct mst__session *session)
     }
     int64_t end_us = mst__observer_last_call_end_us(&session->observer, settings);
     int64_t latest_us = mst__saturate_add(session->deadline_us, settings->last_call_us);
-    int64_t until_us = mst__saturate_add(wait_min(end_us, latest_us), LAST_CALL_LATE_US);
-    return wait_max(session->deadline_us, until_us);
+    int64_t until_us = mst__saturate_add(mst__min(end_us, latest_us), LAST_CALL_LATE_US);
+    return mst__max(session->deadline_us, until_us);
 }
 
 /* The time until the next read without a particular reason. */
@@ -191,10 +182,10 @@ static int64_t poll_delay_us(const struct mst__session *session,
     }
     int64_t slow_us = POLL_US_SLOW + (int64_t)mst__prng_below(prng, POLL_US_SLOW);
     int64_t nodes = (int64_t)session->state.heartbeats.count;
-    int64_t quick_us = POLL_US_MIN * wait_max(1, nodes / POLL_NODES_FEW);
+    int64_t quick_us = POLL_US_MIN * mst__max(1, nodes / POLL_NODES_FEW);
     quick_us += (int64_t)mst__prng_below(prng, (uint64_t)quick_us);
     int64_t quiet_us = (now_us - session->changed_us) / POLL_QUIET_SHARE;
-    return wait_min(wait_max(quick_us, quiet_us), slow_us);
+    return mst__min(mst__max(quick_us, quiet_us), slow_us);
 }
 
 int64_t mst__session_poll_us(const struct mst__session *session,
@@ -205,25 +196,25 @@ int64_t mst__session_poll_us(const struct mst__session *session,
     const struct mst__observer *observer = &session->observer;
     const struct mst__state *state = &session->state;
     int64_t until_us = mst__saturate_add(now_us, poll_delay_us(session, now_us, prng));
-    until_us = wait_min(until_us, observer->next_us);
+    until_us = mst__min(until_us, observer->next_us);
     mst__peer_id self = mst__state_find(state, &session->options.node);
     bool is_spare = self != MST_PEER_NONE && state->members[self].is_spare;
     if (!is_spare) {
-        until_us = wait_min(until_us, mst__saturate_add(mst__session_deadline_us(session), 1));
+        until_us = mst__min(until_us, mst__saturate_add(mst__session_deadline_us(session), 1));
     }
     if (self != MST_PEER_NONE && state->members[self].has_heartbeat && session->has_beat) {
-        until_us = wait_min(until_us,
+        until_us = mst__min(until_us,
                             mst__saturate_add(session->beat_us, settings->keep_alive_interval_us));
     }
     if (state->has_deadline && observer->has_deadline) {
         /* Do not wait for a last call that is over: this node cannot be the one to end it. */
         int64_t end_us = mst__observer_last_call_end_us(observer, settings);
         if (end_us >= now_us) {
-            until_us = wait_min(until_us, mst__saturate_add(end_us, 1));
+            until_us = mst__min(until_us, mst__saturate_add(end_us, 1));
         }
     }
     /* Everything that was due is done; a millisecond prevents spinning. */
-    return wait_max(until_us, mst__saturate_add(now_us, 1000));
+    return mst__max(until_us, mst__saturate_add(now_us, 1000));
 }
 
 /* Before this many writes nothing can happen that this node waits for, except a close. */
@@ -235,7 +226,7 @@ static int64_t gather_writes(const struct mst__session *session)
         return count; /* all of them must leave */
     }
     int64_t enough = count < settings->nodes_min ? settings->nodes_min : settings->nodes_max;
-    return wait_min(wait_max(enough - count, 0), MST_MEMBERS_MAX);
+    return mst__min(mst__max(enough - count, 0), MST_MEMBERS_MAX);
 }
 
 int64_t mst__session_skip(const struct mst__session *session, int64_t now_us)
@@ -247,7 +238,7 @@ int64_t mst__session_skip(const struct mst__session *session, int64_t now_us)
         return 0;
     }
     int64_t missing = session->options.settings.nodes_min - (int64_t)state->participants.count;
-    return wait_min(wait_max(missing - 1, 0), MST_MEMBERS_MAX);
+    return mst__min(mst__max(missing - 1, 0), MST_MEMBERS_MAX);
 }
 
 int64_t mst__session_gather_us(const struct mst__session *session)
@@ -260,6 +251,6 @@ int64_t mst__session_gather_us(const struct mst__session *session)
     }
     /* A store that answers slowly is overloaded. */
     int64_t gather_us = nodes * GATHER_US_PER_NODE + GATHER_TRIPS * session->trip_last_us;
-    int64_t write_us = wait_max(GATHER_US_PER_WRITE, session->options.write_us);
-    return wait_min(gather_us + writes * write_us, GATHER_US_MAX);
+    int64_t write_us = mst__max(GATHER_US_PER_WRITE, session->options.write_us);
+    return mst__min(gather_us + writes * write_us, GATHER_US_MAX);
 }

@@ -22,6 +22,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/number.h"
 #include "base/until.h"
 #include "etcd/http_conn.h"
 #include "etcd/secret.h"
@@ -172,8 +173,8 @@ static struct mst__until http_share(const struct mst__http *http,
     }
     int64_t now_ms = mst__clock_ms();
     int64_t share_ms = (until.deadline_ms - now_ms) / (int64_t)(count - attempt % count);
-    share_ms = share_ms < HTTP_OWING_MS ? HTTP_OWING_MS : share_ms;
-    share_ms = share_ms > http->patience_ms ? http->patience_ms : share_ms;
+    share_ms = mst__max(share_ms, HTTP_OWING_MS);
+    share_ms = mst__min(share_ms, http->patience_ms);
     return mst__until_sooner(until, now_ms + share_ms);
 }
 
@@ -185,7 +186,7 @@ static void http_owes(struct mst__http *http, size_t at, int64_t begin_ms, const
     if (atomic_compare_exchange_strong(&endpoint->owing_ms, &since_ms, begin_ms)) {
         since_ms = begin_ms;
     }
-    int64_t most_ms = http->patience_ms < HTTP_OWING_MS ? http->patience_ms : HTTP_OWING_MS;
+    int64_t most_ms = mst__min(http->patience_ms, HTTP_OWING_MS);
     if (mst__clock_ms() - since_ms >= most_ms) {
         http_leave(http, at, why);
     }

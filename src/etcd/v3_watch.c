@@ -23,6 +23,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/number.h"
 #include "base/until.h"
 #include "etcd/v3_self.h"
 
@@ -289,7 +290,7 @@ static int watch_take(struct mst__v3_watch *watch,
             events[count++] = *event;
             *event = (struct mst__v3_event){0};
         }
-        next = behind > next ? behind : next;
+        next = mst__max(behind, next);
     }
     watch->ranges[at].next = next;
     mst__free(watch->events);
@@ -425,7 +426,7 @@ static int watch_pause(struct mst__v3_watch *watch, struct mst__until until, str
     if (watch->again_ms == 0) {
         watch->again_ms = mst__v3_pause_until_ms(&watch->trial);
     }
-    int64_t until_ms = watch->again_ms < until.deadline_ms ? watch->again_ms : until.deadline_ms;
+    int64_t until_ms = mst__min(watch->again_ms, until.deadline_ms);
     if (!mst__until_pause(until.wake_fd, until_ms * 1000)) {
         return mst__fail(reterr, MST_ECANCELED, 0, "etcd watch: cancelled");
     }

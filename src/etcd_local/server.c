@@ -310,7 +310,7 @@ static int await_health_by(struct mst_etcd_server *server,
                                    "etcd %s was not healthy in time: %.70s", server->binary.version,
                                    why.msg);
         }
-        if (!mst__until_pause(until.wake_fd, mst__clock_ns() / 1000 + PROBE_INTERVAL_US)) {
+        if (!mst__until_pause(until.wake_fd, mst__clock_us() + PROBE_INTERVAL_US)) {
             return mst__fail(reterr, MST_ECANCELED, 0, "etcd: its start was interrupted");
         }
     }

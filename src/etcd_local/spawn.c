@@ -45,7 +45,7 @@ static bool become_fd(int fd, int at)
     return fd >= 0 && mst__exec_become_fd(fd, at);
 }
 
-static void become(const void *arg, pid_t parent, const sigset_t *mask)
+static void spawn_exec(const void *arg, pid_t parent, const sigset_t *mask)
 {
     const struct mst__spawn *spawn = arg;
     (void)mask; /* the child blocks none */
@@ -72,5 +72,5 @@ static void become(const void *arg, pid_t parent, const sigset_t *mask)
 
 int mst__spawn(const struct mst__spawn *spawn, pid_t *ret_pid, struct mst_err *reterr)
 {
-    return mst__exec_start(become, spawn, spawn->argv[0], ret_pid, reterr);
+    return mst__exec_start(spawn_exec, spawn, spawn->argv[0], ret_pid, reterr);
 }

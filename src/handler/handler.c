@@ -254,7 +254,7 @@ int mst_handler_nodes_waiting(struct mst_handler *handler, int64_t *ret, struct 
 static int poll_nothing(int64_t timeout_ms, struct mst_err *reterr)
 {
     int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
-    for (int64_t left_ms = timeout_ms; left_ms > 0; left_ms = deadline_ms - mst__clock_ms()) {
+    for (int64_t left_ms = timeout_ms; left_ms > 0; left_ms = mst__clock_left_ms(deadline_ms)) {
         /* If interrupted, the loop waits for the rest. */
         (void)poll(NULL, 0, left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
     }

@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/number.h"
 #include "handler/work.h"
 #include "store/store.h"
 
@@ -283,8 +284,7 @@ static int leave_by(void *self, void *arg, struct mst_err *reterr)
 {
     struct mst__head *head = self;
     const int64_t *deadline_ms = arg;
-    int64_t left_ms = *deadline_ms - mst__clock_ms();
-    left_ms = left_ms > LEAVE_MS_MIN ? left_ms : LEAVE_MS_MIN;
+    int64_t left_ms = mst__max(mst__clock_left_ms(*deadline_ms), LEAVE_MS_MIN);
     return head->ops->leave(self, &left_ms, reterr);
 }
 

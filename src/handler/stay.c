@@ -240,8 +240,7 @@ void mst__stay_part(struct mst__stay *stay, bool (*is_needed)(void *arg), void *
     int64_t until_ms = mst__clock_deadline_ms(PARTING_MS);
     while (mst__clock_ms() < until_ms && ask(stay, NULL) == 0 &&
            (stay->needs.parting > 0 || (is_needed != NULL && is_needed(arg)))) {
-        (void)mst__until_pause(-1, mst__clock_ns() / 1000 + PARTING_LOOK_US); /* it is not
-                                                                               * interrupted */
+        (void)mst__until_pause(-1, mst__clock_us() + PARTING_LOOK_US); /* nothing wakes */
     }
 }
 

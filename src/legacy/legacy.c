@@ -68,17 +68,12 @@ void mst__legacy_node_name(mst__legacy_nonce nonce,
     (void)snprintf(ret_text, MST_LEGACY_NODE_SIZE, "muster_%s", hex);
 }
 
-static int64_t now_us(void)
-{
-    return mst__clock_ns() / 1000;
-}
-
 /* The time in @timeout_ms from now. */
 static int64_t deadline_us(int64_t timeout_ms)
 {
     int64_t us = 0;
     if (__builtin_mul_overflow(timeout_ms, 1000, &us) ||
-        __builtin_add_overflow(us, now_us(), &us)) {
+        __builtin_add_overflow(us, mst__clock_us(), &us)) {
         return INT64_MAX;
     }
     return us;
@@ -200,7 +195,7 @@ static void watch(void *arg)
     int fd = handler->head.owner.stop_fd;
     int rv = watch_until(handler, fd, INT64_MAX);
     if (rv != 0 && rv != MST_ECANCELED) {
-        (void)mst__until_pause(fd, now_us() + AGAIN_US_MAX); /* the owner calls again */
+        (void)mst__until_pause(fd, mst__clock_us() + AGAIN_US_MAX); /* the owner calls again */
     }
 }
 
@@ -225,10 +220,10 @@ static int set_up(const struct mst__legacy_drive *drive,
     int64_t pause_us = AGAIN_US_FIRST;
     for (;;) {
         int rv = mst__legacy_drive(drive, machine, MST_LEGACY_OP_SETUP, end_us, NULL, reterr);
-        if (rv != MST_ECONN || now_us() + pause_us >= end_us) {
+        if (rv != MST_ECONN || mst__clock_us() + pause_us >= end_us) {
             return rv;
         }
-        if (!mst__until_pause(drive->wake_fd, now_us() + pause_us)) {
+        if (!mst__until_pause(drive->wake_fd, mst__clock_us() + pause_us)) {
             return mst__owner_fail_cancelled(reterr);
         }
         pause_us = pause_us * 2 > AGAIN_US_MAX ? AGAIN_US_MAX : pause_us * 2;
@@ -330,7 +325,8 @@ static int64_t next_watch(void *self)
     if (mst__clock_ms() < waiting->look_ms) {
         return waiting->look_ms;
     }
-    (void)watch_until(handler, fd, now_us() + BOOTSTRAP_GLANCE_US); /* the next call tries again */
+    (void)watch_until(handler, fd,
+                      mst__clock_us() + BOOTSTRAP_GLANCE_US); /* the next call tries again */
     waiting->look_ms = mst__clock_deadline_ms(BOOTSTRAP_LOOK_MS);
     struct mst__legacy_changes changes;
     mst__legacy_changes(machine, &changes);

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/number.h"
 #include "base/prng.h"
 #include "etcd/legacy_doc.h"
 
@@ -47,11 +48,6 @@ struct answer {
     struct mst__legacy_entry *entries;
 };
 
-static int64_t now_us(void)
-{
-    return mst__clock_ns() / 1000;
-}
-
 static void answer_init(struct answer *answer)
 {
     *answer = (struct answer){.entries = NULL};
@@ -83,10 +79,10 @@ static void run_notice(struct run *run)
 /* The deadline of a request. */
 static struct mst__until run_until(const struct run *run, int64_t most_ms)
 {
-    int64_t call_ms = run->drive->call_ms < most_ms ? run->drive->call_ms : most_ms;
+    int64_t call_ms = mst__min(run->drive->call_ms, most_ms);
     int64_t deadline_ms = mst__clock_ms() + call_ms;
     int64_t end_ms = run->legacy->deadline_us / 1000 + MST_LEGACY_TIDY_US / 1000;
-    deadline_ms = end_ms < deadline_ms ? end_ms : deadline_ms;
+    deadline_ms = mst__min(end_ms, deadline_ms);
     if (run->is_interrupted && run->tidy_ms < deadline_ms) {
         deadline_ms = run->tidy_ms;
     }
@@ -299,7 +295,7 @@ static int run_wait(struct run *run, const struct mst__legacy_effect *effect, st
         /* The machine knows, and pauses before its next request: as long as the cleanup may
          * take. */
         int64_t tidy_us = run->tidy_ms * 1000;
-        (void)mst__until_pause(-1, effect->until_us < tidy_us ? effect->until_us : tidy_us);
+        (void)mst__until_pause(-1, mst__min(effect->until_us, tidy_us));
         answer->event.kind = MST_LEGACY_EVENT_TIME;
     }
     if (run->is_interrupted && !run->is_told) {
@@ -429,8 +425,8 @@ int mst__legacy_drive(const struct mst__legacy_drive *drive,
     mst__prng_init(&run.prng, mst__clock_random_u64());
     for (;;) {
         struct mst__legacy_effect effect;
-        int rv =
-            mst__legacy_step(legacy, &answer.event, now_us(), mst__prng_next(&run.prng), &effect);
+        int rv = mst__legacy_step(legacy, &answer.event, mst__clock_us(), mst__prng_next(&run.prng),
+                                  &effect);
         answer_clear(&answer);
         run_see(&run);
         MST_ASSERT(rv != MST_EINVAL);

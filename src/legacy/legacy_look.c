@@ -247,7 +247,7 @@ int mst__legacy_extra_set(struct mst__v2 *v2,
                            "extra data '%.60s': other nodes kept changing it", name);
         }
         if (rv == 0 && !is_done) {
-            (void)mst__until_pause(until.wake_fd, mst__clock_ns() / 1000 + EXTRA_PAUSE_US);
+            (void)mst__until_pause(until.wake_fd, mst__clock_us() + EXTRA_PAUSE_US);
         }
     }
     mst__json_free(value);

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/number.h"
 #include "net/give_way.h"
 #include "net/job_status.h"
 #include "net/job_tell.h"
@@ -17,11 +18,6 @@
 
 /* Memory of the table of names, and the overhead of allocations. */
 #define JOB_TABLES_SIZE 1024
-
-static int64_t job_now_us(void)
-{
-    return (int64_t)(uv_hrtime() / 1000);
-}
 
 static struct mst__job *job_of(void *value)
 {
@@ -46,7 +42,7 @@ static int job_step(struct mst__job *job,
 static int seat_step(const struct mst__job_seat *seat, enum mst__authority_event_kind kind)
 {
     const struct mst__authority_event event = {
-        .kind = kind, .now_us = job_now_us(), .id = seat->id};
+        .kind = kind, .now_us = mst__clock_us(), .id = seat->id};
     return job_step(seat->job, seat, &event, NULL);
 }
 
@@ -61,7 +57,7 @@ static void on_polling(uv_prepare_t *polling)
 {
     struct mst_server *server = polling->data;
     if (!mst__poller_has_more(&server->poller)) {
-        mst__listening_poll(&server->jobs.listening, job_now_us());
+        mst__listening_poll(&server->jobs.listening, mst__clock_us());
     }
 }
 
@@ -249,7 +245,7 @@ static int64_t job_due_us(const struct mst__job *job)
 {
     int64_t due_us = mst__authority_due_us(&job->authority);
     int64_t end_us = job_end_us(job);
-    return end_us < due_us ? end_us : due_us;
+    return mst__min(end_us, due_us);
 }
 
 /* A timer runs before arrived bytes are read, so it decides nothing. */
@@ -277,7 +273,7 @@ static void job_schedule(struct mst__job *job, int64_t now_us)
 static void job_turn(struct mst__job *job)
 {
     const struct mst__listening *listening = &job->server->jobs.listening;
-    int64_t now_us = job_now_us();
+    int64_t now_us = mst__clock_us();
     if (mst__listening_judge(listening, job_due_us(job), now_us) == MST_LISTENING_DUE) {
         const struct mst__authority_event passed = {.kind = MST_AUTHORITY_EVENT_TIME,
                                                     .now_us = listening->heard_us};
@@ -517,7 +513,7 @@ static void advise_closed(const struct mst__job *job,
     }
     int64_t end_us = job_end_us(job);
     int64_t left_s = end_us == INT64_MAX ? job->server->options.job_expiry_ms / 1000
-                                         : (end_us - job_now_us()) / 1000000 + 1;
+                                         : (end_us - mst__clock_us()) / 1000000 + 1;
     bool is_minutes = left_s >= 120;
     (void)mst__fail(ret_err, why->code, 0, "%s; --new begins another, or wait %lld%s", what,
                     (long long)(is_minutes ? (left_s + 59) / 60 : left_s), is_minutes ? "m" : "s");
@@ -650,7 +646,7 @@ static bool take_announce(struct mst_server *server,
     const struct mst__authority_member *member = mst__authority_get(&job->authority, known);
     struct mst__conn *other = member == NULL ? NULL : member->driver;
     const struct mst__authority_event announced = {.kind = MST_AUTHORITY_EVENT_ANNOUNCED,
-                                                   .now_us = job_now_us(),
+                                                   .now_us = mst__clock_us(),
                                                    .announcement = &announcement};
     mst__job_log_announcing(job, &announcement);
     rv = job_step(job, seat, &announced, &err);
@@ -713,7 +709,7 @@ static bool take_word(struct mst_server *server,
         return true;
     }
     struct mst__job *job = seat->job;
-    struct mst__authority_event event = {.now_us = job_now_us(), .id = seat->id};
+    struct mst__authority_event event = {.now_us = mst__clock_us(), .id = seat->id};
     if (message->type == MST_JOB_FINISH) {
         mst__job_log_finish(job, seat->id, &message->u.finish);
         event.kind = MST_AUTHORITY_EVENT_FINISHED;
@@ -747,7 +743,7 @@ static bool take_close(struct mst_server *server,
         return reply_refused(server, rv, MST_REFUSAL_MALFORMED, &err, reterr);
     }
     const struct mst__authority_event event = {.kind = MST_AUTHORITY_EVENT_SHUT,
-                                               .now_us = job_now_us(),
+                                               .now_us = mst__clock_us(),
                                                .reason = message->u.close.reason,
                                                .owner = message->u.close.owner};
     /* It may be closed already; the first reason stays, and is the answer. */
@@ -832,7 +828,7 @@ void mst__job_leave_seat(const struct mst__conn *conn, struct mst__job_seat *sea
     }
     /* Also if the session is over or has another connection: this one must be forgotten. */
     const struct mst__authority_event event = {.kind = MST_AUTHORITY_EVENT_DISCONNECTED,
-                                               .now_us = job_now_us(),
+                                               .now_us = mst__clock_us(),
                                                .id = seat->id,
                                                .driver = conn};
     (void)job_step(seat->job, seat, &event, NULL);

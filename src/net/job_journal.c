@@ -110,7 +110,7 @@ static int write_begin(struct mst__job_journal *journal, struct mst__journal *to
         .version = MST_JOURNAL_VERSION,
         .software = mst_bytes_str(mst_version()),
         .wall_us = mst__clock_wall_us(),
-        .now_us = mst__clock_ns() / 1000,
+        .now_us = mst__clock_us(),
     };
     int rv = journal->needs_begin ? mst__journal_write_begin(to, &begin) : 0;
     journal->needs_begin = journal->needs_begin && rv != 0;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/number.h"
 #include "net/job_story.h"
 #include "net/server.h"
 
@@ -72,7 +73,7 @@ static int64_t count_complete(struct mst__job *job)
                   "one more for what is beyond them");
     const struct mst__authority *authority = &job->authority;
     struct mst__jobs *jobs = &job->server->jobs;
-    int64_t open_us = job->life.open_us < authority->now_us ? job->life.open_us : authority->now_us;
+    int64_t open_us = mst__min(job->life.open_us, authority->now_us);
     int64_t took_us = authority->now_us - open_us;
     size_t bucket = 0;
     while (bucket < MST_JOB_SECONDS_COUNT - 1 && took_us > bounds_us[bucket]) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/nearest.h"
 #include "net/conn.h"
@@ -72,11 +73,6 @@ static int fail_unknown(const struct mst_server *server,
 
 /* --- one job --- */
 
-static int64_t job_now_us(void)
-{
-    return (int64_t)(uv_hrtime() / 1000);
-}
-
 /* Append a node that was lost in an earlier round; true if there was room. */
 static bool add_lost(const struct mst__job_losses *losses,
                      size_t index,
@@ -88,7 +84,7 @@ static bool add_lost(const struct mst__job_losses *losses,
         .name = mst__job_losses_name(losses, index),
         .standing = MST_STANDING_GONE,
         .rank = MST_AUTHORITY_RANK_NONE,
-        .silent_us = job_now_us() - losses->nodes[index].lost_us,
+        .silent_us = mst__clock_us() - losses->nodes[index].lost_us,
     };
     const struct mst__job_detail detail = {.gone = MST_JOB_GONE_LOST};
     size_t before = mst__buf_size(&room->members);
@@ -159,7 +155,7 @@ static void job_status(const struct mst__job *job,
 {
     /* Leaves room in the frame for the other list and some KiB of texts. */
     mst__job_status_room_init(room, job->server->wire_limits.message_size_max / 4);
-    mst__job_status_fill(&job->authority, version, job_now_us(), true, room, ret_status);
+    mst__job_status_fill(&job->authority, version, mst__clock_us(), true, room, ret_status);
     add_all_lost(job, version, room, ret_status);
     ret_status->run_id = mst_bytes_of(job->run_id, job->run_id_size);
     ret_status->heartbeat_us = longest_heartbeat_us(job);

@@ -119,11 +119,11 @@ int mst__server_empty(struct mst_server *server, int64_t deadline_ms, struct mst
     int rv = uv_async_send(&server->wake);
     MST_ASSERT(rv == 0);
     uv_mutex_lock(&empty->mutex);
-    int64_t left_ms = deadline_ms - mst__clock_ms();
+    int64_t left_ms = mst__clock_left_ms(deadline_ms);
     while (empty->done != number && left_ms > 0) {
         /* The loop checks the reason. */
         (void)uv_cond_timedwait(&empty->cond, &empty->mutex, (uint64_t)left_ms * 1000000);
-        left_ms = deadline_ms - mst__clock_ms();
+        left_ms = mst__clock_left_ms(deadline_ms);
     }
     bool is_done = empty->done == number;
     empty->wanted = 0;

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/number.h"
 #include "base/prng.h"
 #include "codec/pickle.h"
 
@@ -37,11 +38,6 @@ struct answer {
     struct mst__state state;
     struct mst_buffer token;
 };
-
-int64_t mst__drive_now_us(void)
-{
-    return mst__clock_ns() / 1000;
-}
 
 /* --- interruption --- */
 
@@ -78,7 +74,7 @@ static struct mst__until run_until(const struct run *run)
         end_ms += MST_ROLLBACK_US / 1000;
         end_ms = end_ms < now_ms + CALL_MS_MIN ? now_ms + CALL_MS_MIN : end_ms;
     }
-    deadline_ms = end_ms < deadline_ms ? end_ms : deadline_ms;
+    deadline_ms = mst__min(end_ms, deadline_ms);
     if (run->is_interrupted && run->tidy_ms < deadline_ms) {
         deadline_ms = run->tidy_ms;
     }
@@ -418,8 +414,8 @@ int mst__drive(const struct mst__drive *drive,
     mst__prng_init(&run.prng, mst__clock_random_u64());
     for (;;) {
         struct mst__effect effect;
-        int rv = mst__session_step(session, &answer.event, mst__clock_wall_us(),
-                                   mst__drive_now_us(), mst__prng_next(&run.prng), &effect);
+        int rv = mst__session_step(session, &answer.event, mst__clock_wall_us(), mst__clock_us(),
+                                   mst__prng_next(&run.prng), &effect);
         MST_ASSERT(rv != MST_EINVAL);
         if (rv != 0) {
             return mst__fail(reterr, rv, 0, "%s", mst_strerror(rv));

@@ -46,7 +46,4 @@ int mst__drive(const struct mst__drive *drive,
  * interrupted. */
 int mst__drive_wait(const struct mst__drive *drive, struct mst__session *session, int64_t until_us);
 
-/* Monotonic time in microseconds. */
-int64_t mst__drive_now_us(void);
-
 #endif /* MST_RECORD_DRIVE_H */

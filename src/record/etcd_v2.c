@@ -165,7 +165,7 @@ static int etcd_v2_store(void *self,
 /* --- the record --- */
 
 /* Remember that the record had the modifiedIndex @modified at the etcd's index @index. */
-static void see(struct etcd_v2 *etcd, uint64_t modified, uint64_t index)
+static void index_note(struct etcd_v2 *etcd, uint64_t modified, uint64_t index)
 {
     (void)pthread_mutex_lock(&etcd->mutex); /* a default mutex: cannot fail */
     if (index >= etcd->seen_index) {
@@ -255,12 +255,12 @@ static int etcd_v2_get_state(void *self,
     bool is_fresh = !atomic_load(&etcd->is_in_doubt) && take_fresh(etcd, &answer);
     int rv = is_fresh ? 0 : read_key(etcd, until, &answer, reterr);
     if (rv == 0 && answer.code == MST_V2_NOT_FOUND) {
-        see(etcd, 0, answer.index);
+        index_note(etcd, 0, answer.index);
         *ret_stored = (struct mst__stored){.exists = false};
     } else if (rv == 0 && answer.code != MST_V2_OK) {
         rv = fail_answer(etcd, &answer, reterr);
     } else if (rv == 0) {
-        see(etcd, answer.node.modified, answer.index);
+        index_note(etcd, answer.node.modified, answer.index);
         rv = decode(etcd, &answer.node, ret_stored, reterr);
         ret_stored->is_past = rv == 0 && is_fresh;
     }
@@ -336,7 +336,7 @@ static int etcd_v2_set_state(void *self,
     if (rv == 0) {
         switch (answer.code) {
             case MST_V2_OK:
-                see(etcd, answer.node.modified, answer.node.modified);
+                index_note(etcd, answer.node.modified, answer.node.modified);
                 *ret_stored = (struct mst__stored){.exists = true};
                 *ret_won = true;
                 rv = make_token(answer.node.modified, &ret_stored->token, reterr);
@@ -400,7 +400,7 @@ static int etcd_v2_wait_change(void *self,
         rv = read_key(etcd, until, &answer, reterr);
         if (rv == 0) {
             uint64_t now = answer.code == MST_V2_OK ? answer.node.modified : 0;
-            see(etcd, now, answer.index);
+            index_note(etcd, now, answer.index);
             from = now == modified ? answer.index + 1 : 0;
         }
     }

@@ -178,7 +178,7 @@ static int next_join(struct mst__record *record,
         .count_finished = count_finished,
         .self = record,
     };
-    int64_t deadline_us = mst__saturate_add(mst__drive_now_us(), timeout_us);
+    int64_t deadline_us = mst__saturate_add(mst__clock_us(), timeout_us);
     record->session.options.can_watch = record->home.ops->wait_change != NULL;
     int rv = next_connect(record, deadline_us, reterr);
     if (rv == 0) {
@@ -237,12 +237,12 @@ static int64_t next_watch(void *self)
     struct mst__record *record = waiting->record;
     int fd = record->head.owner.cancel_fd;
     struct mst__changes changes = {0};
-    int64_t now_us = mst__drive_now_us();
+    int64_t now_us = mst__clock_us();
     int rv = mst__record_publish(record, NULL, &changes);
     if (rv == 0 && (now_us >= waiting->look_us || now_us >= changes.beat_us)) {
         mst__record_operate(
             record, fd, now_us < changes.beat_us ? MST_OPERATION_POLL : MST_OPERATION_KEEP_ALIVE);
-        waiting->look_us = mst__drive_now_us() + BOOTSTRAP_LOOK_US;
+        waiting->look_us = mst__clock_us() + BOOTSTRAP_LOOK_US;
         rv = mst__record_publish(record, NULL, &changes);
     }
     if (rv == 0 && changes.is_known && !can_be_told(record, &changes)) {
@@ -265,8 +265,7 @@ static int next_bootstrap(struct mst__record *record,
         char master[MST_BOOTSTRAP_NODE_SIZE];
         next_master(record, master, sizeof master);
         bool is_old = record->session.joined.dialect <= MST_RECORD_D2;
-        struct waiting waiting = {.record = record,
-                                  .look_us = mst__drive_now_us() + BOOTSTRAP_LOOK_US};
+        struct waiting waiting = {.record = record, .look_us = mst__clock_us() + BOOTSTRAP_LOOK_US};
         const struct mst__bootstrap_round round = {
             .store = store,
             .rank = outcome->rank,
@@ -312,8 +311,8 @@ static int withdraw(struct mst__record *record, int64_t timeout_us, struct mst_e
     if (record->session.stats.writes == 0) {
         return 0; /* we are not in the record */
     }
-    return mst__drive(&drive, &record->session, MST_OPERATION_EXIT,
-                      mst__drive_now_us() + timeout_us, NULL, reterr);
+    return mst__drive(&drive, &record->session, MST_OPERATION_EXIT, mst__clock_us() + timeout_us,
+                      NULL, reterr);
 }
 
 /* A task. */
@@ -367,8 +366,7 @@ static int ask(struct mst__record *record,
     if (rv != 0) {
         rv = mst__fail(reterr, rv, 0, "session");
     } else {
-        rv =
-            mst__drive(&drive, &session, operation, mst__drive_now_us() + timeout_us, NULL, reterr);
+        rv = mst__drive(&drive, &session, operation, mst__clock_us() + timeout_us, NULL, reterr);
     }
     if (rv == 0) {
         *ret_closed = session.state.closed;
@@ -448,7 +446,7 @@ static void part(struct mst__record *record)
     const struct mst__drive drive = {
         .home = &record->home, .events = &record->events, .wake_fd = -1};
     const struct mst__state *state = &record->session.state;
-    int64_t until_us = mst__drive_now_us() + PART_US;
+    int64_t until_us = mst__clock_us() + PART_US;
     struct mst_err ignored; /* if the record cannot be read, do not stay */
     int rv = 0;
     if (mst__view_has_closed(&record->head.view)) {

@@ -1,8 +1,10 @@
 /* record/record_watch.c - the owner's watching: it keeps the node alive and publishes changes. */
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "base/until.h"
 #include "record/record_self.h"
 
@@ -73,17 +75,12 @@ int mst__record_publish(struct mst__record *record,
 
 /* --- watching --- */
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Nodes that have joined at the same moment should not send heartbeats at the same moment. */
 void mst__record_spread(struct mst__record *record)
 {
     int64_t nodes = (int64_t)record->session.state.heartbeats.count;
     int64_t most_us =
-        least(nodes * SPREAD_US_PER_NODE, record->dynamic.settings.keep_alive_interval_us / 4);
+        mst__min(nodes * SPREAD_US_PER_NODE, record->dynamic.settings.keep_alive_interval_us / 4);
     record->spread_us = 0;
     if (nodes > SPREAD_NODES_FEW && most_us > 0) {
         record->spread_us = (int64_t)mst__prng_below(&record->prng, (uint64_t)most_us);
@@ -117,8 +114,8 @@ static bool watch_wait(struct mst__record *record,
     *ret_operation = MST_OPERATION_KEEP_ALIVE;
     bool is_known = mst__record_publish(record, NULL, &changes) == 0 && changes.is_known;
     if (!is_known) {
-        bool is_over = mst__until_pause(drive->wake_fd, mst__drive_now_us() + record->again_us);
-        record->again_us = least(record->again_us * 2, AGAIN_US_MAX);
+        bool is_over = mst__until_pause(drive->wake_fd, mst__clock_us() + record->again_us);
+        record->again_us = mst__min(record->again_us * 2, AGAIN_US_MAX);
         return is_over;
     }
     record->again_us = MST_RECORD_AGAIN_US;
@@ -126,13 +123,14 @@ static bool watch_wait(struct mst__record *record,
     if (beat_us < INT64_MAX - record->spread_us) {
         beat_us += record->spread_us;
     }
-    int64_t until_us = least(beat_us, changes.poll_us);
+    int64_t until_us = mst__min(beat_us, changes.poll_us);
     int rv = mst__drive_wait(drive, &record->session, until_us);
-    if (rv == 0 && mst__drive_now_us() < changes.poll_us_min) {
-        rv = mst__until_pause(drive->wake_fd, least(changes.poll_us_min, until_us)) ? 0
-                                                                                    : MST_ECANCELED;
+    if (rv == 0 && mst__clock_us() < changes.poll_us_min) {
+        rv = mst__until_pause(drive->wake_fd, mst__min(changes.poll_us_min, until_us))
+                 ? 0
+                 : MST_ECANCELED;
     }
-    if (mst__drive_now_us() < beat_us) {
+    if (mst__clock_us() < beat_us) {
         *ret_operation = MST_OPERATION_POLL;
     }
     return rv != MST_ECANCELED;
@@ -143,7 +141,7 @@ void mst__record_operate(struct mst__record *record, int wake_fd, enum mst__oper
     const struct mst__drive drive = {
         .home = &record->home, .events = &record->events, .wake_fd = wake_fd};
     struct mst_err err = {0};
-    int64_t deadline_us = mst__drive_now_us() + record->dynamic.settings.heartbeat_us;
+    int64_t deadline_us = mst__clock_us() + record->dynamic.settings.heartbeat_us;
     int rv = mst__drive(&drive, &record->session, operation, deadline_us, NULL, &err);
     if (rv != 0 && rv != MST_ECANCELED) {
         watch_failed(record, operation, &err);

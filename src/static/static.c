@@ -57,8 +57,7 @@ struct group {
 /* Wait until cancelled or @deadline_ms, at most @timeout_ms; true if cancelled. */
 static bool wait_cancelled(const struct group *group, int64_t timeout_ms, int64_t deadline_ms)
 {
-    int64_t left_ms = deadline_ms - mst__clock_ms();
-    left_ms = left_ms < timeout_ms ? left_ms : timeout_ms;
+    int64_t left_ms = mst__min(mst__clock_left_ms(deadline_ms), timeout_ms);
     struct pollfd cancel = {.fd = group->head.owner.cancel_fd, .events = POLLIN};
     /* The descriptor is checked in any case. */
     (void)poll(&cancel, 1, left_ms < 0 ? 0 : left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
@@ -74,10 +73,9 @@ static int fail_cancelled(const struct group *group, struct mst_err *reterr)
 /* The time limit of the next store call; 0 if the time is over. */
 static int64_t next_slice(int64_t *slice_ms, int64_t deadline_ms)
 {
-    int64_t left_ms = deadline_ms - mst__clock_ms();
     int64_t slice = *slice_ms;
     *slice_ms = slice * 2 > SLICE_MS_MAX ? SLICE_MS_MAX : slice * 2;
-    return left_ms <= 0 ? 0 : left_ms < slice ? left_ms : slice;
+    return mst__min(mst__clock_left_ms(deadline_ms), slice);
 }
 
 /* --- meeting --- */
@@ -141,7 +139,7 @@ static int count_me(struct group *group,
     }
     /* Not in slices: a second attempt might count twice. */
     int rv = mst_store_add(group->counter, mst_bytes_str(COUNT_KEY), 1,
-                           deadline_ms - mst__clock_ms(), ret_count, reterr);
+                           mst__clock_left_ms(deadline_ms), ret_count, reterr);
     group->counted = rv == 0 || rv == MST_EUNKNOWN;
     return rv;
 }
@@ -206,8 +204,8 @@ static int publish(struct group *group, int64_t deadline_ms, struct mst_err *ret
     const struct mst_bytes keys[] = {mst_bytes_str("MASTER_ADDR"), mst_bytes_str("MASTER_PORT")};
     const struct mst_bytes values[] = {mst_bytes_str(group->endpoint.host),
                                        mst_bytes_of(port, port_size)};
-    int64_t left_ms = deadline_ms - mst__clock_ms();
-    rv = mst_store_multi_set(store, keys, values, 2, left_ms < 1 ? 1 : left_ms, reterr);
+    int64_t left_ms = mst__max(mst__clock_left_ms(deadline_ms), 1);
+    rv = mst_store_multi_set(store, keys, values, 2, left_ms, reterr);
     mst_store_close(store);
     return rv;
 }

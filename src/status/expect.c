@@ -95,7 +95,7 @@ bool mst_expected_has(const struct mst_expected *expected, const char *node)
 }
 
 /* Mark the names that are in @status. */
-static void see(struct mst_expected *expected, const struct mst_status *status)
+static void names_mark(struct mst_expected *expected, const struct mst_status *status)
 {
     for (struct seen *at = mst__map_first(&expected->map); at != NULL; at = mst__map_next(at)) {
         at->is_here = false;
@@ -170,7 +170,7 @@ int mst_status_expect(struct mst_status *status,
         return mst__fail(reterr, MST_ENOTSUP, 0, "nodes of backend '%.60s' have no names",
                          status->backend);
     }
-    see(expected, status);
+    names_mark(expected, status);
     status->has_expected = true;
     status->expected_count = mst__map_count(&expected->map);
     status->missing = list_missing(snapshot, expected, false, &status->missing_count);

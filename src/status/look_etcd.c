@@ -139,8 +139,7 @@ static int v3_read(void *self,
         return mst__look_absent(look->params, MST_LOOK_NONE, ret_snapshot, reterr);
     }
     struct mst__job_status status;
-    mst__job_status_fill(machine, MST_JOB_VERSION, mst__clock_ns() / 1000, false, &look->room,
-                         &status);
+    mst__job_status_fill(machine, MST_JOB_VERSION, mst__clock_us(), false, &look->room, &status);
     status.run_id = mst_bytes_str(mst_params_run_id(look->params));
     status.epoch = machine->round_epoch;
     *ret_snapshot = mst__snapshot_of_job(mst_params_backend(look->params), &status, &rv);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/number.h"
 #include "base/require.h"
 #include "handler/handler.h"
 #include "handler/params.h"
@@ -155,11 +156,11 @@ int mst_status_watch_next(struct mst_status_watch *watch,
             return 0;
         }
         mst__snapshot_free(snapshot);
-        int64_t left_ms = deadline_ms - mst__clock_ms();
+        int64_t left_ms = mst__clock_left_ms(deadline_ms);
         if (left_ms <= 0) {
             return mst__fail(reterr, MST_ETIMEOUT, 0, "nothing has changed");
         }
-        int64_t pause_ms = interval_ms < left_ms ? interval_ms : left_ms;
+        int64_t pause_ms = mst__min(interval_ms, left_ms);
         (void)poll(NULL, 0, pause_ms > 60000 ? 60000 : (int)pause_ms); /* may wake early */
     }
 }

@@ -24,7 +24,7 @@ static void backoff_seed(struct mst__backoff *backoff)
 
 bool mst__backoff_pause(struct mst__backoff *backoff, struct mst__until until)
 {
-    int64_t left_ms = until.deadline_ms - mst__clock_ms();
+    int64_t left_ms = mst__clock_left_ms(until.deadline_ms);
     if (left_ms <= 0) {
         return false;
     }
@@ -39,5 +39,5 @@ bool mst__backoff_pause(struct mst__backoff *backoff, struct mst__until until)
     if (backoff->pause_us > backoff->pause_us_max) {
         backoff->pause_us = backoff->pause_us_max;
     }
-    return mst__until_pause(until.wake_fd, mst__clock_ns() / 1000 + pause_us);
+    return mst__until_pause(until.wake_fd, mst__clock_us() + pause_us);
 }

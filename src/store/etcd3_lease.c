@@ -79,7 +79,7 @@ static void *keep_alive(void *arg)
     bool is_stalled = false;
     int64_t pause_ms = interval_ms(lease);
     while (!atomic_load(&lease->is_lost) &&
-           mst__until_pause(lease->stop_fd, mst__clock_ns() / 1000 + pause_ms * 1000)) {
+           mst__until_pause(lease->stop_fd, mst__clock_us() + pause_ms * 1000)) {
         struct mst_err err = {0};
         int64_t ttl_s = 0;
         int rv = mst__v3_lease_keep_alive(

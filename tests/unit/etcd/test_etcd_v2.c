@@ -380,7 +380,7 @@ static void waiter_start(struct waiter *waiter, const struct mst__v2 *client)
     struct mst__until until = soon();
     while (mst__v2_requests(client) == before) {
         assert_true(!mst__until_is_over(until));
-        (void)mst__until_pause(-1, mst__clock_ns() / 1000 + 1000);
+        (void)mst__until_pause(-1, mst__clock_us() + 1000);
     }
 }
 

@@ -49,7 +49,7 @@ static void job_await_spare(const struct job *job)
         assert_ok(mst_status_job(params, 5000, &status, &err));
         has_spare = status->spare_count + status->waiting_count > 0;
         mst_status_free(status);
-        (void)mst__until_pause(-1, mst__clock_ns() / 1000 + 5000); /* nothing wakes */
+        (void)mst__until_pause(-1, mst__clock_us() + 5000); /* nothing wakes */
     }
     assert_true(has_spare);
     mst_params_free(params);

@@ -183,8 +183,8 @@ static void bench_node(struct bench *bench, int64_t nodes_min, int64_t nodes_max
 static int bench_drive(struct bench *bench, enum mst__operation operation, int64_t limit_ms)
 {
     bench->err = (struct mst_err){0};
-    return mst__drive(&bench->drive, &bench->session, operation,
-                      mst__drive_now_us() + limit_ms * 1000, &bench->outcome, &bench->err);
+    return mst__drive(&bench->drive, &bench->session, operation, mst__clock_us() + limit_ms * 1000,
+                      &bench->outcome, &bench->err);
 }
 
 /* --- writes --- */
@@ -286,14 +286,14 @@ static void waits_without_watching(void **state)
 {
     struct bench *bench = *state;
     bench_node(bench, 1, 1);
-    int64_t until_us = mst__drive_now_us() + 1500;
+    int64_t until_us = mst__clock_us() + 1500;
     until_us += until_us % 1000 == 0 ? 1 : 0;
     assert_int_equal(mst__drive_wait(&bench->drive, &bench->session, until_us), 0);
     assert_true(bench->place.until_ms * 1000 >= until_us);
     assert_int_equal(bench->place.waits, 1);
     assert_int_equal(mst__drive_wait(&bench->drive, &bench->session, until_us), MST_ETIMEOUT);
     assert_int_equal(bench->place.waits, 1);
-    assert_true(mst__drive_now_us() >= until_us);
+    assert_true(mst__clock_us() >= until_us);
 }
 
 int main(void)

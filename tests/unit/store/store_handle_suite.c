@@ -202,7 +202,7 @@ void suite_interrupt_in_order(struct mst_store *store)
     mst_store_interrupt(store);
     waiter_end(&first, MST_ECANCELED);
     waiter_start(&second, store, "order");
-    (void)mst__until_pause(-1, mst__clock_ns() / 1000 + SHORT_MS * 1000);
+    (void)mst__until_pause(-1, mst__clock_us() + SHORT_MS * 1000);
     assert_int_equal(mst__store_leave(store, 0, &err), 0);
     assert_ok(mst_store_set(store, STR("order"), STR("v"), PLENTY_MS, &err));
     waiter_end(&second, 0);
