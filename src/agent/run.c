@@ -14,11 +14,6 @@
 #include "base/limits.h"
 #include "base/mem.h"
 
-static int64_t now_us(void)
-{
-    return mst__clock_ns() / 1000;
-}
-
 /* --- events for programs --- */
 
 static void note_phase(struct mst__run *run)
@@ -188,7 +183,7 @@ static void on_timer(uv_timer_t *timer)
     mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_TIME});
     if (!was_drained && run->agent.drains) {
         mst__run_say(run, "muster: the time of this node ends in %lld s; workers get notice",
-                     (long long)(run->agent.options.end_us - now_us()) / 1000000);
+                     (long long)(run->agent.options.end_us - mst__clock_us()) / 1000000);
     }
 }
 
@@ -234,7 +229,7 @@ static void set_timers(struct mst__run *run)
     if (due_us == INT64_MAX) {
         (void)uv_timer_stop(&run->timer); /* cannot fail */
     } else {
-        int64_t ms = (due_us - now_us() + 999) / 1000;
+        int64_t ms = (due_us - mst__clock_us() + 999) / 1000;
         uv_update_time(&run->loop);
         (void)uv_timer_start(&run->timer, on_timer, ms > 0 ? (uint64_t)ms : 0, 0);
     }
@@ -277,7 +272,7 @@ static void tell_leaving(struct mst__run *run)
 void mst__run_step(struct mst__run *run, struct mst__agent_event event)
 {
     enum mst__agent_phase before = run->agent.phase;
-    event.now_us = now_us();
+    event.now_us = mst__clock_us();
     event.wall_us = mst__clock_wall_us();
     mst__agent_step(&run->agent, &event);
     if (run->agent.phase != before) {
@@ -421,7 +416,7 @@ static void on_news(uv_poll_t *poll, int status, int events)
 static int64_t end_us(const struct mst__run_settings *settings)
 {
     int64_t left_us = settings->end_time_s * 1000000 - mst__clock_wall_us();
-    return settings->end_time_s == 0 || left_us <= 0 ? 0 : now_us() + left_us;
+    return settings->end_time_s == 0 || left_us <= 0 ? 0 : mst__clock_us() + left_us;
 }
 
 /* How many restarts of the job are known to be all. */
@@ -459,7 +454,7 @@ static void init_agent(struct mst__run *run)
         .exclude_max = (uint32_t)settings->exclude_after,
         .cut_us = run->options->cut_ms * 1000,
     };
-    mst__agent_init(&run->agent, &options, now_us());
+    mst__agent_init(&run->agent, &options, mst__clock_us());
 }
 
 void mst__run_begin(struct mst__run *run)

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "base/number.h"
 #include "core/authority_members.h"
 #include "core/authority_moves.h"
 #include "core/authority_ranks.h"
@@ -59,26 +60,16 @@ static int64_t list_due_us(const struct mst__authority *authority,
                : time_after(mst__members_at(authority, list->first)->heard_us, limit_us);
 }
 
-static int64_t time_min(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t time_max(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* When the grace of the absent members is over. */
 static int64_t authority_absent_due_us(const struct mst__authority *authority)
 {
-    return time_max(authority->listen_us,
+    return mst__max(authority->listen_us,
                     list_due_us(authority, &authority->absent, authority->options.grace_us));
 }
 
 static int64_t authority_reclaim_due_us(const struct mst__authority *authority)
 {
-    return authority->unknown_count > 0 ? time_max(authority->listen_us, authority->reclaim_us)
+    return authority->unknown_count > 0 ? mst__max(authority->listen_us, authority->reclaim_us)
                                         : INT64_MAX;
 }
 
@@ -88,19 +79,19 @@ static int64_t authority_deadline_us(const struct mst__authority *authority)
     int64_t due_us = authority_absent_due_us(authority);
     int64_t silent_us = 0;
     (void)mst__members_next_silent(authority, &silent_us); /* only the time is needed */
-    due_us = time_min(due_us, silent_us);
+    due_us = mst__min(due_us, silent_us);
     if (authority->phase == MST_AUTHORITY_CLOSED) {
         return due_us;
     }
-    due_us = time_min(due_us, authority_reclaim_due_us(authority));
+    due_us = mst__min(due_us, authority_reclaim_due_us(authority));
     if (authority->phase == MST_AUTHORITY_OPEN) {
         if (authority->held_count > 0) {
-            due_us = time_min(due_us, authority->return_us);
+            due_us = mst__min(due_us, authority->return_us);
         }
         bool can_seal = !authority_is_blocked(authority) &&
                         authority_present_count(authority) >= authority->settings.nodes_min;
         if (can_seal) {
-            due_us = time_min(due_us, authority->last_call_us);
+            due_us = mst__min(due_us, authority->last_call_us);
         }
     }
     return due_us;
@@ -108,17 +99,17 @@ static int64_t authority_deadline_us(const struct mst__authority *authority)
 
 int64_t mst__authority_due_us(const struct mst__authority *authority)
 {
-    return time_min(authority_deadline_us(authority), authority_waiting_due_us(authority));
+    return mst__min(authority_deadline_us(authority), authority_waiting_due_us(authority));
 }
 
 /* Take the time of an event. */
 static void authority_enter(struct mst__authority *authority, int64_t now_us)
 {
-    int64_t due_us = time_max(authority_deadline_us(authority), authority->now_us);
+    int64_t due_us = mst__max(authority_deadline_us(authority), authority->now_us);
     if (mst__saturate_subtract(now_us, due_us) > MST_AUTHORITY_LATE_US) {
         authority->listen_us = mst__saturate_add(now_us, MST_AUTHORITY_LATE_US);
     }
-    authority->now_us = time_max(authority->now_us, now_us);
+    authority->now_us = mst__max(authority->now_us, now_us);
 }
 
 /* --- life --- */

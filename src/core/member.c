@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/err.h"
+#include "base/number.h"
 #include "core/saturate.h"
 
 void mst__member_init(struct mst__member *member, const struct mst__member_options *options)
@@ -825,18 +826,14 @@ void mst__member_step(struct mst__member *member, const struct mst__member_event
 
 /* --- queries --- */
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 int64_t mst__member_due_us(const struct mst__member *member)
 {
     int64_t due_us = member->phase == MST_MEMBER_JOINING ? member->join_us : INT64_MAX;
     if (member->link == MST_MEMBER_APART) {
-        return least(due_us, member->connect_us);
+        return mst__min(due_us, member->connect_us);
     }
-    return is_connected(member) ? least(due_us, least(member->beat_us, member->answer_us)) : due_us;
+    return is_connected(member) ? mst__min(due_us, mst__min(member->beat_us, member->answer_us))
+                                : due_us;
 }
 
 void mst__member_message(const struct mst__member *member,
