@@ -40,7 +40,7 @@ static void client_hang_up(struct mst__sim_auth *sim, struct mst__sim_auth_node 
 static void client_explain(struct mst__sim_auth *sim, const struct mst__sim_auth_node *node)
 {
     const struct mst__job_message message = {.type = MST_JOB_STATUS,
-                                             .u.close.run_id = mst_bytes_str("run")};
+                                             .u.question.run_id = mst_bytes_str("run")};
     mst__buf_clear(&sim->frame);
     int rv = mst__job_write(&sim->frame, &message);
     MST_ASSERT(rv == 0);

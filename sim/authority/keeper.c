@@ -286,7 +286,7 @@ static void keeper_round(struct mst__sim_auth *sim,
     if (round->state == MST_SIM_AUTH_CLOSED && mst__sim_auth_is_up(node)) {
         const struct mst__job_message message = {
             .type = MST_JOB_CLOSED,
-            .u.close = {.reason = mst_bytes_str("done"), .end = round_end(round)}};
+            .u.closed = {.reason = mst_bytes_str("done"), .end = round_end(round)}};
         mst__sim_auth_work_check_heard(sim, node, &message);
         mst__sim_auth_member_heard(sim, node, &message);
     } else if (node->member.phase == MST_MEMBER_JOINING) {

@@ -364,11 +364,11 @@ static void tell_effect(struct mst__sim_auth *sim, const struct mst__authority_e
             return;
         case MST_TOLD_CLOSED:
             message.type = MST_JOB_CLOSED;
-            message.u.close.reason = mst_bytes_str(effect->text);
-            message.u.close.owner = mst_bytes_str(effect->owner);
-            message.u.close.end = (struct mst__job_end){.outcome = (uint32_t)effect->outcome,
-                                                        .has_cause = effect->has_cause,
-                                                        .cause = effect->cause};
+            message.u.closed.reason = mst_bytes_str(effect->text);
+            message.u.closed.owner = mst_bytes_str(effect->owner);
+            message.u.closed.end = (struct mst__job_end){.outcome = (uint32_t)effect->outcome,
+                                                         .has_cause = effect->has_cause,
+                                                         .cause = effect->cause};
             tell_many(sim, true, &message);
             return;
     }
@@ -611,9 +611,9 @@ static void take_close(struct mst__sim_auth *sim, struct mst__sim_auth_link *lin
     (void)server_step(sim, &event, NULL); /* perhaps closed already */
     const struct mst__job_message message = {
         .type = MST_JOB_CLOSED,
-        .u.close = {.reason = mst_bytes_str(authority->close_reason),
-                    .owner = mst_bytes_str(authority->close_owner),
-                    .end = server_end(authority)},
+        .u.closed = {.reason = mst_bytes_str(authority->close_reason),
+                     .owner = mst_bytes_str(authority->close_owner),
+                     .end = server_end(authority)},
     };
     reply(sim, link, &message);
 }

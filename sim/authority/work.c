@@ -610,7 +610,7 @@ void mst__sim_auth_work_check_heard(struct mst__sim_auth *sim,
 {
     const struct mst__claim *claim = &node->member.claim;
     if (message->type == MST_JOB_CLOSED) {
-        check_end(sim, node, &message->u.close.end);
+        check_end(sim, node, &message->u.closed.end);
     } else if (message->type == MST_JOB_REFUSED &&
                message->u.refused.refusal == MST_REFUSAL_CLOSED) {
         check_end(sim, node, &message->u.refused.end);

@@ -282,10 +282,11 @@ static void look(struct mst__etcd_v3 *self)
         if (self->was_full && self->member.phase == MST_MEMBER_JOINING) {
             hear_round(self, MST_JOB_SPARE, MST_AUTHORITY_RANK_NONE);
         }
-        const struct mst__job_message message = {.type = MST_JOB_CLOSED,
-                                                 .u.close = {.reason = mst_bytes_str(round->reason),
-                                                             .owner = mst_bytes_str(round->owner),
-                                                             .end = mst__etcd_v3_round_end(round)}};
+        const struct mst__job_message message = {
+            .type = MST_JOB_CLOSED,
+            .u.closed = {.reason = mst_bytes_str(round->reason),
+                         .owner = mst_bytes_str(round->owner),
+                         .end = mst__etcd_v3_round_end(round)}};
         hear(self, &message);
     }
     if (self->member.phase == MST_MEMBER_JOINING) {

@@ -57,7 +57,7 @@ int mst__muster_ask_status(const struct mst__muster *muster,
                            struct mst_err *reterr)
 {
     const struct mst__job_message question = {
-        .type = MST_JOB_STATUS, .u.close.run_id = mst_bytes_str(muster->params->run_id)};
+        .type = MST_JOB_STATUS, .u.question.run_id = mst_bytes_str(muster->params->run_id)};
     struct mst__job_message answer;
     int rv = mst__job_client_ask(mst__muster_server(muster), &question, mst__until_in(timeout_ms),
                                  ret_client, &answer, reterr);

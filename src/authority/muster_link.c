@@ -97,7 +97,7 @@ static int link_say(struct mst__muster *muster,
 static int link_ask_why(struct mst__muster *muster, struct mst_err *reterr)
 {
     const struct mst__job_message question = {
-        .type = MST_JOB_STATUS, .u.close.run_id = mst_bytes_str(muster->params->run_id)};
+        .type = MST_JOB_STATUS, .u.question.run_id = mst_bytes_str(muster->params->run_id)};
     return link_send(muster, &question, reterr);
 }
 

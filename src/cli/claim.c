@@ -42,7 +42,7 @@ static bool claim_at(const struct claim *claim, const struct sockaddr *address, 
     }
     const struct mst__job_message question = {
         .type = MST_JOB_STATUS,
-        .u.close = {.run_id = mst_bytes_of("", 0), .version = MST_JOB_VERSION}};
+        .u.question = {.run_id = mst_bytes_of("", 0), .version = MST_JOB_VERSION}};
     const struct mst__job_message wish = {.type = MST_JOB_GIVE_WAY};
     struct mst__until until = mst__until_sooner(claim->until, mst__clock_deadline_ms(ANSWER_MS));
     struct mst__job_client *client = NULL;

@@ -197,12 +197,19 @@ struct mst__job_message {
             bool wants_pong;
         } heartbeat;
         struct {
+            struct mst_bytes run_id; /* empty: all runs */
+            uint32_t version;        /* of the reader */
+        } question;                  /* STATUS */
+        struct {
             struct mst_bytes run_id;
             struct mst_bytes reason;
             struct mst_bytes owner;
-            uint32_t version;        /* STATUS: of the reader */
-            struct mst__job_end end; /* CLOSED */
-        } close;                     /* CLOSE, STATUS (run_id), CLOSED (reason, owner) */
+        } close;
+        struct {
+            struct mst_bytes reason;
+            struct mst_bytes owner;
+            struct mst__job_end end;
+        } closed;
         struct mst__job_finish finish;
         struct mst__job_restart restart;
         struct {

@@ -477,9 +477,9 @@ static void be_sealed(struct mst__member *member, const struct mst__job_message 
 
 static void fail_closed(struct mst__member *member, const struct mst__job_message *message)
 {
-    struct mst_bytes reason = message->u.close.reason;
-    struct mst_bytes owner = message->u.close.owner;
-    uint32_t outcome = message->u.close.end.outcome;
+    struct mst_bytes reason = message->u.closed.reason;
+    struct mst_bytes owner = message->u.closed.owner;
+    uint32_t outcome = message->u.closed.end.outcome;
     if (outcome == MST_JOB_OUTCOME_FINISHED || outcome == MST_JOB_OUTCOME_FAILED) {
         bool is_finished = outcome == MST_JOB_OUTCOME_FINISHED;
         (void)mst__fail(&member->err, is_finished ? MST_EFINISHED : MST_ECLOSED, 0,
@@ -490,7 +490,7 @@ static void fail_closed(struct mst__member *member, const struct mst__job_messag
                         "closed by '%.*s': %.*s", (int)(owner.size < 60 ? owner.size : 60),
                         (const char *)owner.data, (int)reason.size, (const char *)reason.data);
     }
-    fail_ended(member, reason, &message->u.close.end);
+    fail_ended(member, reason, &message->u.closed.end);
 }
 
 /* Codes of later releases are unknown here. */
@@ -633,7 +633,7 @@ static void hear_holding(struct mst__member *member, const struct mst__job_messa
             be_refused(member, message);
             return;
         case MST_JOB_CLOSED:
-            be_closed(member, message->u.close.reason, &message->u.close.end);
+            be_closed(member, message->u.closed.reason, &message->u.closed.end);
             return;
         case MST_JOB_EXPELLED:
             be_expelled(member, message->u.text);

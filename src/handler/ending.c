@@ -212,12 +212,12 @@ static int put_end(struct mst__ending *ending,
     }
     struct mst__job_message message = {
         .type = MST_JOB_CLOSED,
-        .u.close = {.reason = mst_bytes_str(reason),
-                    .owner = mst_bytes_str(ending->node),
-                    .end = {.outcome = outcome, .has_cause = cause != NULL}},
+        .u.closed = {.reason = mst_bytes_str(reason),
+                     .owner = mst_bytes_str(ending->node),
+                     .end = {.outcome = outcome, .has_cause = cause != NULL}},
     };
     if (cause != NULL) {
-        message.u.close.end.cause = *cause;
+        message.u.closed.end.cause = *cause;
     }
     bool is_ours;
     return put_first(ending, ending->job, END_KEY, &message, &is_ours, reterr);
@@ -469,9 +469,9 @@ static void note_end(struct mst__ending *ending, struct mst_changes *view)
     view->outcome = MST_OUTCOME_CLOSED;
     if (ending->end.size > 0) {
         const struct mst__job_message message = message_of(&ending->end);
-        mst__work_ended(view, &message.u.close.end);
-        (void)snprintf(view->reason, sizeof view->reason, "%.*s", (int)message.u.close.reason.size,
-                       (const char *)message.u.close.reason.data); /* cut off when long */
+        mst__work_ended(view, &message.u.closed.end);
+        (void)snprintf(view->reason, sizeof view->reason, "%.*s", (int)message.u.closed.reason.size,
+                       (const char *)message.u.closed.reason.data); /* cut off when long */
     } else if (torch_has_finished(ending)) {
         view->outcome = MST_OUTCOME_FINISHED;
     }
@@ -517,11 +517,11 @@ int mst__ending_explain(const struct mst__ending *ending,
         return rv;
     }
     const struct mst__job_message message = message_of(&frame);
-    bool is_finished = message.u.close.end.outcome == MST_JOB_OUTCOME_FINISHED;
+    bool is_finished = message.u.closed.end.outcome == MST_JOB_OUTCOME_FINISHED;
     rv = mst__fail(reterr, is_finished ? MST_EFINISHED : MST_ECLOSED, 0, "the job has %s: %.*s",
-                   is_finished ? "finished" : "failed", (int)message.u.close.reason.size,
-                   (const char *)message.u.close.reason.data);
-    mst__view_ended(view, &message.u.close.end, message.u.close.reason);
+                   is_finished ? "finished" : "failed", (int)message.u.closed.reason.size,
+                   (const char *)message.u.closed.reason.data);
+    mst__view_ended(view, &message.u.closed.end, message.u.closed.reason);
     mst_buffer_free(&frame);
     return rv;
 }

@@ -58,7 +58,7 @@ static int ask_jobs(struct mst__stay *stay, struct mst_err *reterr)
 {
     const struct mst__job_message question = {
         .type = MST_JOB_STATUS,
-        .u.close = {.run_id = mst_bytes_of("", 0), .version = MST_JOB_VERSION}};
+        .u.question = {.run_id = mst_bytes_of("", 0), .version = MST_JOB_VERSION}};
     struct mst__until until = mst__until_in(ANSWER_MS);
     struct mst__job_message answer;
     int rv =

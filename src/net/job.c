@@ -751,9 +751,9 @@ static bool take_close(struct mst_server *server,
     job_touch(job);
     const struct mst__job_message told = {
         .type = MST_JOB_CLOSED,
-        .u.close = {.reason = mst_bytes_str(job->authority.close_reason),
-                    .owner = mst_bytes_str(job->authority.close_owner),
-                    .end = job_outcome(&job->authority)},
+        .u.closed = {.reason = mst_bytes_str(job->authority.close_reason),
+                     .owner = mst_bytes_str(job->authority.close_owner),
+                     .end = job_outcome(&job->authority)},
     };
     rv = reply(server, &told);
     if (rv != 0) {
@@ -800,8 +800,8 @@ bool mst__job_take(struct mst_server *server,
         case MST_JOB_CLOSE:
             return take_close(server, seat, message, reterr);
         case MST_JOB_STATUS:
-            return take_status(server, conn, message->u.close.run_id, message->u.close.version,
-                               reterr);
+            return take_status(server, conn, message->u.question.run_id,
+                               message->u.question.version, reterr);
         case MST_JOB_GIVE_WAY:
             return mst__give_way_take(conn, reterr);
         case MST_JOB_FINISH:

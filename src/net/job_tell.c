@@ -228,11 +228,11 @@ static void tell_effect(struct tell *tell, const struct mst__authority_effect *e
         case MST_TOLD_CLOSED:
             message =
                 (struct mst__job_message){.type = MST_JOB_CLOSED,
-                                          .u.close = {.reason = mst_bytes_str(effect->text),
-                                                      .owner = mst_bytes_str(effect->owner),
-                                                      .end = {.outcome = (uint32_t)effect->outcome,
-                                                              .has_cause = effect->has_cause,
-                                                              .cause = effect->cause}}};
+                                          .u.closed = {.reason = mst_bytes_str(effect->text),
+                                                       .owner = mst_bytes_str(effect->owner),
+                                                       .end = {.outcome = (uint32_t)effect->outcome,
+                                                               .has_cause = effect->has_cause,
+                                                               .cause = effect->cause}}};
             tell_many(tell, AUDIENCE_ALL, &message);
             break;
     }

@@ -66,8 +66,8 @@ static int look_read(void *self,
     const struct look *look = self;
     const struct mst__job_message question = {
         .type = MST_JOB_STATUS,
-        .u.close = {.run_id = mst_bytes_str(mst_params_run_id(look->params)),
-                    .version = MST_JOB_VERSION}};
+        .u.question = {.run_id = mst_bytes_str(mst_params_run_id(look->params)),
+                       .version = MST_JOB_VERSION}};
     struct mst__job_message answer;
     struct mst__job_client *client = NULL;
     struct mst_err err = {0};
@@ -135,7 +135,7 @@ int mst_status_jobs(const char *endpoint,
     }
     const struct mst__job_message question = {
         .type = MST_JOB_STATUS,
-        .u.close = {.run_id = mst_bytes_of("", 0), .version = MST_JOB_VERSION}};
+        .u.question = {.run_id = mst_bytes_of("", 0), .version = MST_JOB_VERSION}};
     struct mst__job_message answer;
     struct mst__job_client *client = NULL;
     rv = ask(&place.endpoint, &question, MST_JOB_JOBS_TOLD, timeout_ms, &client, &answer, reterr);

@@ -192,21 +192,28 @@ static void visit_reopened(struct mst__visitor *visitor, struct mst__job_message
     mst__visit_report(visitor, &message->u.reopened.end.cause);
 }
 
-/* Messages about a run: CLOSE has all fields, STATUS the first, CLOSED the rest. */
+static void visit_question(struct mst__visitor *visitor, struct mst__job_message *message)
+{
+    mst__visit_text(visitor, &message->u.question.run_id);
+    if (mst__visit_more(visitor)) {
+        mst__visit_u32(visitor, &message->u.question.version);
+    }
+}
+
 static void visit_close(struct mst__visitor *visitor, struct mst__job_message *message)
 {
-    if (message->type != MST_JOB_CLOSED) {
-        mst__visit_text(visitor, &message->u.close.run_id);
-    }
-    if (message->type != MST_JOB_STATUS) {
-        mst__visit_text(visitor, &message->u.close.reason);
-        mst__visit_text(visitor, &message->u.close.owner);
-    }
-    if (message->type == MST_JOB_CLOSED && mst__visit_more(visitor)) {
-        mst__visit_end(visitor, &message->u.close.end);
-        mst__visit_report(visitor, &message->u.close.end.cause);
-    } else if (message->type == MST_JOB_STATUS && mst__visit_more(visitor)) {
-        mst__visit_u32(visitor, &message->u.close.version);
+    mst__visit_text(visitor, &message->u.close.run_id);
+    mst__visit_text(visitor, &message->u.close.reason);
+    mst__visit_text(visitor, &message->u.close.owner);
+}
+
+static void visit_closed(struct mst__visitor *visitor, struct mst__job_message *message)
+{
+    mst__visit_text(visitor, &message->u.closed.reason);
+    mst__visit_text(visitor, &message->u.closed.owner);
+    if (mst__visit_more(visitor)) {
+        mst__visit_end(visitor, &message->u.closed.end);
+        mst__visit_report(visitor, &message->u.closed.end.cause);
     }
 }
 
@@ -221,9 +228,13 @@ static void visit_message(struct mst__visitor *visitor, struct mst__job_message 
             mst__visit_bool(visitor, &message->u.heartbeat.wants_pong);
             break;
         case MST_JOB_CLOSE:
-        case MST_JOB_STATUS:
-        case MST_JOB_CLOSED:
             visit_close(visitor, message);
+            break;
+        case MST_JOB_STATUS:
+            visit_question(visitor, message);
+            break;
+        case MST_JOB_CLOSED:
+            visit_closed(visitor, message);
             break;
         case MST_JOB_WELCOME:
             visit_welcome(visitor, message);

@@ -123,11 +123,11 @@ static void tell(struct run *run)
         } else if (effect.kind == MST_TOLD_CLOSED) {
             const struct mst__job_message message = {
                 .type = MST_JOB_CLOSED,
-                .u.close = {.reason = mst_bytes_str(effect.text),
-                            .owner = mst_bytes_str(effect.owner),
-                            .end = {.outcome = (uint32_t)effect.outcome,
-                                    .has_cause = effect.has_cause,
-                                    .cause = effect.cause}},
+                .u.closed = {.reason = mst_bytes_str(effect.text),
+                             .owner = mst_bytes_str(effect.owner),
+                             .end = {.outcome = (uint32_t)effect.outcome,
+                                     .has_cause = effect.has_cause,
+                                     .cause = effect.cause}},
             };
             write_and_read(&message);
         } else if (effect.kind == MST_TOLD_EXPELLED && effect.driver != NULL) {

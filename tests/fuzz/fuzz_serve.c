@@ -292,10 +292,12 @@ static void send_message(struct run *run, struct peer *peer)
             message.u.heartbeat.wants_pong = choice / 8 % 2 == 1;
             break;
         case MST_JOB_CLOSE:
-        case MST_JOB_STATUS:
             message.u.close.run_id = mst_bytes_str(names[choice / 8 % 4]);
-            message.u.close.version = choice / 32 % 2 * MST_JOB_VERSION;
             message.u.close.reason = take_text(run);
+            break;
+        case MST_JOB_STATUS:
+            message.u.question.run_id = mst_bytes_str(names[choice / 8 % 4]);
+            message.u.question.version = choice / 32 % 2 * MST_JOB_VERSION;
             break;
         case MST_JOB_FINISH:
             message.u.finish.epoch = epoch;

@@ -20,7 +20,8 @@
 /* The number of members with this standing, by the server. */
 static size_t count_standing(const struct fixture *f, enum mst__authority_standing standing)
 {
-    const struct mst__job_message question = {.type = MST_JOB_STATUS, .u.close.run_id = STR("job")};
+    const struct mst__job_message question = {.type = MST_JOB_STATUS,
+                                              .u.question.run_id = STR("job")};
     struct mst__job_client *client = NULL;
     struct mst__job_message answer;
     size_t count = 0;

@@ -331,8 +331,8 @@ static void the_end_of_the_job_is_told_once(void **state)
 {
     (void)state;
     in_round(1);
-    hear(
-        (struct mst__job_message){.type = MST_JOB_CLOSED, .u.close.reason = mst_bytes_str("done")});
+    hear((struct mst__job_message){.type = MST_JOB_CLOSED,
+                                   .u.closed.reason = mst_bytes_str("done")});
     effects_are("notice:closed");
     assert_int_equal(member.phase, MST_MEMBER_CLOSED);
     hear_type(MST_JOB_CLOSED);

@@ -42,7 +42,7 @@ static void says_that_it_has_finished_until_the_end(void **state)
     }
     const struct mst__job_message closed = {
         .type = MST_JOB_CLOSED,
-        .u.close = {.reason = mst_bytes_str("all"), .end.outcome = MST_JOB_OUTCOME_FINISHED}};
+        .u.closed = {.reason = mst_bytes_str("all"), .end.outcome = MST_JOB_OUTCOME_FINISHED}};
     step((struct mst__member_event){.kind = MST_MEMBER_EVENT_HEARD, .message = &closed});
     effects_are("notice:closed");
     assert_int_equal(member.effects[0].end->outcome, MST_JOB_OUTCOME_FINISHED);
@@ -200,17 +200,17 @@ static void who_waits_hears_how_the_job_has_ended(void **state)
 {
     (void)state;
     struct mst__job_message closed = {.type = MST_JOB_CLOSED,
-                                      .u.close = {.reason = mst_bytes_str("all 3 nodes")}};
+                                      .u.closed = {.reason = mst_bytes_str("all 3 nodes")}};
     announced(INT64_MAX);
     hear_round(MST_JOB_SPARE, 4, 0);
-    closed.u.close.end.outcome = MST_JOB_OUTCOME_FINISHED;
+    closed.u.closed.end.outcome = MST_JOB_OUTCOME_FINISHED;
     hear(closed);
     assert_int_equal(member.err.code, MST_EFINISHED);
     assert_string_equal(member.err.msg, "the job has finished: all 3 nodes");
     announced(INT64_MAX);
     hear_round(MST_JOB_SPARE, 5, 0);
-    closed.u.close.end.outcome = MST_JOB_OUTCOME_FAILED;
-    closed.u.close.reason = mst_bytes_str("node 'a': signal 9");
+    closed.u.closed.end.outcome = MST_JOB_OUTCOME_FAILED;
+    closed.u.closed.reason = mst_bytes_str("node 'a': signal 9");
     /* Its effects point into it. */
     step((struct mst__member_event){.kind = MST_MEMBER_EVENT_HEARD, .message = &closed});
     assert_int_equal(member.err.code, MST_ECLOSED);

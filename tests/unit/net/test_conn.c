@@ -238,7 +238,7 @@ static void silent_reader_has_its_time(void **state)
 static void put_status(struct mst__buf *output)
 {
     const struct mst__job_message message = {.type = MST_JOB_STATUS,
-                                             .u.close = {.run_id = mst_bytes_str("none")}};
+                                             .u.question = {.run_id = mst_bytes_str("none")}};
     put_message(output, &message);
 }
 

@@ -744,7 +744,7 @@ static void long_list(void **state)
     put_set(&f->bytes, "/new", mst_bytes_str("v"));
     send_unread(f, fds + 1, 1);
     const struct mst__job_message status = {.type = MST_JOB_STATUS,
-                                            .u.close = {.run_id = mst_bytes_str("none")}};
+                                            .u.question = {.run_id = mst_bytes_str("none")}};
     put_message(&f->bytes, &status);
     send_unread(f, &node, 1);
     turn(f->server);
@@ -848,7 +848,7 @@ static void list_before_messages(void **state)
     int fd = client_new(f);
     const struct mst__command list = {.op = MST_OP_LIST_KEYS};
     const struct mst__job_message status = {.type = MST_JOB_STATUS,
-                                            .u.close = {.run_id = mst_bytes_str("none")}};
+                                            .u.question = {.run_id = mst_bytes_str("none")}};
     uint8_t head[MST_JOB_HEAD_SIZE];
     put_command(&f->bytes, &list);
     assert_int_equal(mst__buf_append_u8(&f->bytes, MST_WIRE_OPCODE_JOB), 0);

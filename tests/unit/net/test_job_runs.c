@@ -95,7 +95,7 @@ static void similar_runs_are_told(void **state)
     }
     const struct mst__job_message question = {
         .type = MST_JOB_STATUS,
-        .u.close = {.run_id = mst_bytes_str("train-"), .version = MST_JOB_VERSION}};
+        .u.question = {.run_id = mst_bytes_str("train-"), .version = MST_JOB_VERSION}};
     int fd = node_new(f);
     struct mst__job_message told = ask(f, fd, &question);
     assert_int_equal(told.u.refused.code, MST_ENOTFOUND);

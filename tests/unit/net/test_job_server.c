@@ -194,7 +194,7 @@ static void jobs_end_while_they_are_told(void **state)
     struct fixture *f = *state;
     struct mst__job_message announce = announcement("node", 1);
     const struct mst__job_message status = {.type = MST_JOB_STATUS,
-                                            .u.close = {.run_id = mst_bytes_str("job")}};
+                                            .u.question = {.run_id = mst_bytes_str("job")}};
     int64_t end_ms = mst__clock_ms() + PATIENCE_MS;
     int fd = peer_new(f->server, 1 << 12);
     put_greeting(&f->bytes);
@@ -291,7 +291,7 @@ static void expect_status(struct fixture *f, const char *gone, const char *sente
 {
     struct mst__job_message message = {
         .type = MST_JOB_STATUS,
-        .u.close = {.run_id = mst_bytes_str("job"), .version = MST_JOB_VERSION}};
+        .u.question = {.run_id = mst_bytes_str("job"), .version = MST_JOB_VERSION}};
     int fd = node_new(f);
     put_message(&f->bytes, &message);
     send_all(f, fd);
@@ -504,7 +504,7 @@ static int64_t told_heartbeat_us(struct fixture *f)
 {
     const struct mst__job_message question = {
         .type = MST_JOB_STATUS,
-        .u.close = {.run_id = mst_bytes_str("job"), .version = MST_JOB_VERSION}};
+        .u.question = {.run_id = mst_bytes_str("job"), .version = MST_JOB_VERSION}};
     struct mst__job_message told;
     int fd = node_new(f);
     put_message(&f->bytes, &question);
@@ -597,11 +597,11 @@ static void ends_are_told(void **state)
                                     .u.close = {.run_id = mst_bytes_str("shut"),
                                                 .reason = mst_bytes_str("first"),
                                                 .owner = mst_bytes_str("me")}};
-    assert_bytes_str(ask(f, fd, &shut).u.close.reason, "first");
+    assert_bytes_str(ask(f, fd, &shut).u.closed.reason, "first");
     shut.u.close.reason = mst_bytes_str("second");
     shut.u.close.owner = mst_bytes_str("you");
     struct mst__job_message told = ask(f, fd, &shut);
-    assert_bytes_str(told.u.close.reason, "first");
+    assert_bytes_str(told.u.closed.reason, "first");
     (void)close(fd);
     fd = node_new(f);
     struct mst__job_message announce = lonely("done");
@@ -654,7 +654,7 @@ static void left_jobs_go_on(void **state)
 static bool is_told_way(struct fixture *f)
 {
     const struct mst__job_message question = {.type = MST_JOB_STATUS,
-                                              .u.close = {.version = MST_JOB_VERSION}};
+                                              .u.question = {.version = MST_JOB_VERSION}};
     struct mst__job_message told;
     int fd = node_new(f);
     put_message(&f->bytes, &question);

@@ -476,7 +476,8 @@ static void after_leaving(void **state)
 /* How long ago the server has heard of the only node. */
 static int64_t ask_silence_us(const struct fixture *f)
 {
-    const struct mst__job_message question = {.type = MST_JOB_STATUS, .u.close.run_id = STR("job")};
+    const struct mst__job_message question = {.type = MST_JOB_STATUS,
+                                              .u.question.run_id = STR("job")};
     struct mst__job_client *client = NULL;
     struct mst__job_message answer;
     assert_ok(mst__job_client_ask(&f->endpoint, &question, mst__until_in(PLENTY_MS), &client,

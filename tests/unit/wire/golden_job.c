@@ -134,17 +134,25 @@ static struct mst__job_message of_text(enum mst__job_type type)
     return (struct mst__job_message){.type = type, .u.text = text("rest")};
 }
 
-static struct mst__job_message closing(enum mst__job_type type)
+static struct mst__job_message question(void)
 {
-    struct mst__job_message message = {.type = type};
-    message.u.close.run_id = text(type == MST_JOB_CLOSED ? "" : "run-id");
-    message.u.close.reason = text(type == MST_JOB_STATUS ? "" : "reason");
-    message.u.close.owner = text(type == MST_JOB_STATUS ? "" : "owner");
-    message.u.close.version = type == MST_JOB_STATUS ? 501 : 0;
-    if (type == MST_JOB_CLOSED) {
-        message.u.close.end = end_with(MST_JOB_OUTCOME_FAILED);
-    }
-    return message;
+    return (struct mst__job_message){.type = MST_JOB_STATUS,
+                                     .u.question = {.run_id = text("run-id"), .version = 501}};
+}
+
+static struct mst__job_message closing(void)
+{
+    return (struct mst__job_message){
+        .type = MST_JOB_CLOSE,
+        .u.close = {.run_id = text("run-id"), .reason = text("reason"), .owner = text("owner")}};
+}
+
+static struct mst__job_message closed(void)
+{
+    return (struct mst__job_message){.type = MST_JOB_CLOSED,
+                                     .u.closed = {.reason = text("reason"),
+                                                  .owner = text("owner"),
+                                                  .end = end_with(MST_JOB_OUTCOME_FAILED)}};
 }
 
 static struct mst__job_message restart(void)
@@ -461,13 +469,18 @@ static void tell_small(struct mst__buf *to, const struct mst__job_message *messa
             TELL_BOOL(to, message, u.heartbeat.wants_pong);
             break;
         case MST_JOB_CLOSE:
-        case MST_JOB_STATUS:
-        case MST_JOB_CLOSED:
             TELL_TEXT(to, message, u.close.run_id);
             TELL_TEXT(to, message, u.close.reason);
             TELL_TEXT(to, message, u.close.owner);
-            TELL_UINT(to, message, u.close.version);
-            tell_end(to, &message->u.close.end);
+            break;
+        case MST_JOB_STATUS:
+            TELL_TEXT(to, message, u.question.run_id);
+            TELL_UINT(to, message, u.question.version);
+            break;
+        case MST_JOB_CLOSED:
+            TELL_TEXT(to, message, u.closed.reason);
+            TELL_TEXT(to, message, u.closed.owner);
+            tell_end(to, &message->u.closed.end);
             break;
         case MST_JOB_WELCOME:
             TELL_UINT(to, message, u.welcome.version);
@@ -570,8 +583,8 @@ static struct mst__job_message message_at(size_t index)
         announce(false),
         {.type = MST_JOB_HEARTBEAT, .u.heartbeat = {.wants_pong = true}},
         {.type = MST_JOB_LEAVE},
-        closing(MST_JOB_CLOSE),
-        closing(MST_JOB_STATUS),
+        closing(),
+        question(),
         of_text(MST_JOB_STORE),
         {.type = MST_JOB_FINISH, .u.finish = {11, 12, -13, text("finish-text")}},
         restart(),
@@ -583,7 +596,7 @@ static struct mst__job_message message_at(size_t index)
         {.type = MST_JOB_WAITING, .u.waiting = {.count = 31}},
         lost(),
         reopened(),
-        closing(MST_JOB_CLOSED),
+        closed(),
         of_text(MST_JOB_EXPELLED),
         status(true),
         status(false),

@@ -136,7 +136,7 @@ static void make_all(struct mst__job_message ret_messages[MESSAGES_COUNT])
         {.type = MST_JOB_LEAVE},
         {.type = MST_JOB_CLOSE,
          .u.close = {.run_id = text("job"), .reason = text("why"), .owner = text("who")}},
-        {.type = MST_JOB_STATUS, .u.close = {.run_id = text("job"), .version = 2}},
+        {.type = MST_JOB_STATUS, .u.question = {.run_id = text("job"), .version = 2}},
         {.type = MST_JOB_STORE, .u.text = text("requests")},
         {.type = MST_JOB_FINISH, .u.finish = {9, 8, -3, text("done")}},
         make_restart(),
@@ -152,9 +152,9 @@ static void make_all(struct mst__job_message ret_messages[MESSAGES_COUNT])
         {.type = MST_JOB_REOPENED,
          .u.reopened = {4, 5, 6, text("node6"), make_end(MST_JOB_OUTCOME_FAILED)}},
         {.type = MST_JOB_CLOSED,
-         .u.close = {.reason = text("why"),
-                     .owner = text("who"),
-                     .end = make_end(MST_JOB_OUTCOME_FAILED)}},
+         .u.closed = {.reason = text("why"),
+                      .owner = text("who"),
+                      .end = make_end(MST_JOB_OUTCOME_FAILED)}},
         {.type = MST_JOB_EXPELLED, .u.text = text("silent")},
         make_status(),
         {.type = MST_JOB_PONG},
@@ -299,7 +299,7 @@ static void fields_of_the_end(void **state)
                 assert_int_equal(message.u.announce.announcement.budget.window_us, 60);
                 break;
             case MST_JOB_STATUS:
-                assert_int_equal(message.u.close.version, 2);
+                assert_int_equal(message.u.question.version, 2);
                 break;
             case MST_JOB_FINISH:
                 assert_int_equal(message.u.finish.epoch, 9);
@@ -323,8 +323,8 @@ static void fields_of_the_end(void **state)
                 cause_is(&message.u.reopened.end.cause, 5, "node5");
                 break;
             case MST_JOB_CLOSED:
-                assert_int_equal(message.u.close.end.outcome, MST_JOB_OUTCOME_FAILED);
-                cause_is(&message.u.close.end.cause, 5, "node5");
+                assert_int_equal(message.u.closed.end.outcome, MST_JOB_OUTCOME_FAILED);
+                cause_is(&message.u.closed.end.cause, 5, "node5");
                 break;
             case MST_JOB_STATUS_TOLD:
                 assert_int_equal(message.u.status.end.cause.report.size, 0); /* it has none */
@@ -427,9 +427,9 @@ static void first_version(void **state)
             assert_bytes_str(message.u.announce.labels[1].key, "host");
             assert_false(message.u.announce.announcement.budget.is_limited);
         } else if (message.type == MST_JOB_CLOSED) {
-            assert_bytes_str(message.u.close.owner, "who");
-            assert_int_equal(message.u.close.end.outcome, MST_JOB_OUTCOME_ASKED);
-            assert_false(message.u.close.end.has_cause);
+            assert_bytes_str(message.u.closed.owner, "who");
+            assert_int_equal(message.u.closed.end.outcome, MST_JOB_OUTCOME_ASKED);
+            assert_false(message.u.closed.end.has_cause);
         } else if (message.type == MST_JOB_REOPENED) {
             assert_bytes_str(message.u.reopened.name, "node6");
             assert_false(message.u.reopened.end.has_cause);
@@ -438,7 +438,7 @@ static void first_version(void **state)
             assert_int_equal(message.u.status.restarts, 0);
             assert_false(message.u.status.end.has_cause);
         } else if (message.type == MST_JOB_STATUS) {
-            assert_int_equal(message.u.close.version, 0);
+            assert_int_equal(message.u.question.version, 0);
         }
         mst__buf_close(&frame);
     }
