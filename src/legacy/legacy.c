@@ -583,8 +583,7 @@ static int legacy_get_extra(void *self,
     if (rv != 0) {
         return rv;
     }
-    return mst__legacy_extra_get(handler->v2, key, name,
-                                 mst__until_by(handler->head.owner.cancel_fd, timeout_ms), ret_json,
+    return mst__legacy_extra_get(handler->v2, key, name, mst__until_in(timeout_ms), ret_json,
                                  reterr);
 }
 

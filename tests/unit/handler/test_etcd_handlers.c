@@ -290,6 +290,8 @@ static void unknown_name(void **state)
 
 struct getter {
     struct mst_handler *handler;
+    const char *name;
+    int64_t timeout_ms;
     struct mst_buffer json;
     int rv;
 };
@@ -297,14 +299,15 @@ struct getter {
 static void *get_extra(void *arg)
 {
     struct getter *getter = arg;
-    getter->rv = mst_handler_get_extra(getter->handler, "late", PLENTY_MS, &getter->json, NULL);
+    getter->rv = mst_handler_get_extra(getter->handler, getter->name, getter->timeout_ms,
+                                       &getter->json, NULL);
     return NULL;
 }
 
 /* What is set while a node waits for it is found. */
 static void extra_data_comes_late(struct mst_handler *sets, struct mst_handler *gets)
 {
-    struct getter getter = {.handler = gets};
+    struct getter getter = {.handler = gets, .name = "late", .timeout_ms = PLENTY_MS};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, get_extra, &getter), 0);
     (void)poll(NULL, 0, 100); /* it waits by now; else it finds the data at once */
@@ -313,6 +316,19 @@ static void extra_data_comes_late(struct mst_handler *sets, struct mst_handler *
     assert_int_equal(getter.rv, 0);
     assert_string_equal((const char *)getter.json.data, "4");
     mst_buffer_free(&getter.json);
+}
+
+/* Who waits for data goes on when a round that was begun meanwhile is withdrawn. */
+static void extra_data_is_awaited(struct mst_handler *gets)
+{
+    struct getter getter = {.handler = gets, .name = "never", .timeout_ms = 1000};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, get_extra, &getter), 0);
+    (void)poll(NULL, 0, 100); /* it waits by now */
+    assert_ok(mst_handler_begin(gets, -1, &err));
+    assert_ok(mst_handler_abandon(gets, &err));
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(getter.rv, MST_ETIMEOUT);
 }
 
 #define EXTRAS 10
@@ -393,6 +409,7 @@ static void extra_data(void **state)
                  "none is joined");
     mst_handler_cancel(nodes[0].handler);
     assert_int_equal(node_join(&nodes[0]), MST_ECANCELED);
+    extra_data_is_awaited(nodes[1].handler);
     part(nodes, 2);
     struct mst_handler *other = new_handler("etcd-v2", "extra", 2, 2, "");
     assert_fails(mst_handler_set_extra(other, "a", "1", PLENTY_MS, &err), MST_ENOTSUP, "etcd-v2");
