@@ -63,6 +63,7 @@ int mst__owner_init(struct mst__owner *owner,
 
 void mst__owner_close(struct mst__owner *owner)
 {
+    MST_ASSERT(!owner->has_thread);
     const int fds[] = {owner->cancel_fd, owner->call_fd, owner->stop_fd, owner->news_fd,
                        owner->begun_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
@@ -76,12 +77,27 @@ void mst__owner_close(struct mst__owner *owner)
 
 /* --- the thread --- */
 
+/* The lock is held: by the caller, who says so. */
+static void assert_locked(struct mst__owner *owner)
+{
+    MST_ASSERT(pthread_mutex_trylock(&owner->mutex) == EBUSY);
+}
+
+/* Whether this is the owner's thread, which must not wait for itself. With the lock held. */
+static bool is_owner(struct mst__owner *owner)
+{
+    assert_locked(owner);
+    return owner->has_thread && pthread_equal(owner->thread, pthread_self());
+}
+
 /* With the lock held, except while @task runs. */
 static void do_task(struct mst__owner *owner, struct mst__owner_task *task)
 {
+    assert_locked(owner);
+    /* Whoever posts rings with the lock held, so what is posted later rings again. */
     mst__owner_silence(owner->stop_fd);
-    mst__owner_silence(owner->cancel_fd);
     if (task->is_cancelled) {
+        /* Before it began; the task before it may have silenced the descriptor since. */
         mst__owner_ring(owner->cancel_fd);
     }
     mst__owner_unlock(owner);
@@ -90,6 +106,8 @@ static void do_task(struct mst__owner *owner, struct mst__owner_task *task)
     task->fault = mst__mem_fault_swap(own);
     mst__owner_lock(owner);
     task->rv = rv;
+    /* Only now: what comes next, a task, the watching or a call, was not cancelled. */
+    mst__owner_silence(owner->cancel_fd);
     (void)pthread_cond_broadcast(&owner->cond); /* cannot fail */
 }
 
@@ -99,15 +117,18 @@ static void *work(void *arg)
     mst__owner_lock(owner);
     while (!owner->is_ending) {
         if (owner->task != NULL) {
+            /* It is on the stack of its caller, who returns when it is forgotten here. */
             do_task(owner, owner->task);
+            MST_ASSERT(owner->task != NULL);
             owner->task = NULL;
         } else if (owner->is_begun) {
             do_task(owner, &owner->begun);
+            MST_ASSERT(owner->is_begun);
             owner->is_begun = false;
             owner->tell_begun(owner->self);
             mst__owner_ring(owner->begun_fd);
         } else if (owner->is_joined) {
-            mst__owner_unlock(owner);
+            mst__owner_unlock(owner); /* what is posted from now on rings stop_fd for the watch */
             owner->watch(owner->self);
             mst__owner_lock(owner);
         } else {
@@ -121,6 +142,7 @@ static void *work(void *arg)
 /* With the lock held. */
 static int start(struct mst__owner *owner, struct mst_err *reterr)
 {
+    assert_locked(owner);
     if (owner->has_thread) {
         return 0;
     }
@@ -135,7 +157,10 @@ void mst__owner_stop(struct mst__owner *owner)
         return;
     }
     mst__owner_lock(owner);
+    MST_ASSERT(owner->waiters == 0);
+    MST_ASSERT(owner->task == NULL);
     owner->is_ending = true;
+    /* The owner may be in the task of a begun round, in its watch, or wait for the condition. */
     mst__owner_ring(owner->cancel_fd);
     mst__owner_ring(owner->stop_fd);
     (void)pthread_cond_broadcast(&owner->cond); /* cannot fail */
@@ -149,6 +174,7 @@ void mst__owner_stop(struct mst__owner *owner)
 void mst__owner_cancel(struct mst__owner *owner)
 {
     int before = errno;
+    /* In this order: who hears the bell sees the number. No lock, for a signal handler. */
     (void)atomic_fetch_add(&owner->cancels, 1);
     mst__owner_ring(owner->call_fd);
     errno = before;
@@ -158,6 +184,7 @@ void mst__owner_cancel(struct mst__owner *owner)
  * With the lock held. */
 static uint64_t call_enter(struct mst__owner *owner)
 {
+    assert_locked(owner);
     owner->waiters++;
     return owner->served;
 }
@@ -167,16 +194,54 @@ static bool call_is_cancelled(struct mst__owner *owner, uint64_t base)
     return atomic_load(&owner->cancels) != base;
 }
 
-/* The call ends. The descriptor stays readable until all calls have seen the cancellation. With
- * the lock held. */
-static void call_exit(struct mst__owner *owner, bool is_cancelled)
+/* The descriptor stays readable until a call has returned the last cancellation, and all that are
+ * to return it have seen it; not longer, or calls that begin later would not sleep. With the lock
+ * held. */
+static void calls_silence(struct mst__owner *owner)
 {
-    owner->waiters--;
-    if (is_cancelled) {
-        owner->served = atomic_load(&owner->cancels);
+    if (owner->behind > 0 || call_is_cancelled(owner, owner->served)) {
+        return;
     }
-    if (owner->waiters == 0 && owner->served == atomic_load(&owner->cancels)) {
-        mst__owner_silence(owner->call_fd);
+    mst__owner_silence(owner->call_fd);
+    if (call_is_cancelled(owner, owner->served)) {
+        mst__owner_ring(owner->call_fd); /* it came meanwhile, and other calls wait */
+    }
+}
+
+/* The call of @base waits no more. With the lock held. */
+static void call_leave(struct mst__owner *owner, uint64_t base)
+{
+    assert_locked(owner);
+    MST_ASSERT(owner->waiters > 0);
+    owner->waiters--;
+    if (base != owner->served) {
+        MST_ASSERT(owner->behind > 0);
+        owner->behind--;
+    }
+    MST_ASSERT(owner->behind <= owner->waiters);
+    calls_silence(owner);
+}
+
+/* A call that has left returns MST_ECANCELED. All that wait now began before the cancellation was
+ * returned, so it is for them as well. With the lock held. */
+static void call_serve(struct mst__owner *owner)
+{
+    assert_locked(owner);
+    uint64_t cancels = atomic_load(&owner->cancels);
+    MST_ASSERT(owner->served <= cancels);
+    if (owner->served != cancels) { /* else others have returned it, and calls began since then */
+        owner->served = cancels;
+        owner->behind = owner->waiters;
+    }
+    calls_silence(owner);
+}
+
+/* The call of @base leaves and returns. With the lock held. */
+static void call_exit(struct mst__owner *owner, uint64_t base, bool is_cancelled)
+{
+    call_leave(owner, base);
+    if (is_cancelled) {
+        call_serve(owner);
     }
 }
 
@@ -200,6 +265,7 @@ static int await_result(struct mst__owner *owner,
         struct pollfd pollfds[] = {{.fd = news_fd, .events = POLLIN},
                                    {.fd = owner->call_fd, .events = POLLIN}};
         struct mst__until turn = mst__until_sooner(until, mst__clock_deadline_ms(period_ms));
+        /* Before each wait: another thread may have taken what made the descriptor readable. */
         is_cancelled = call_is_cancelled(owner, base);
         /* If interrupted, look again. */
         if (!is_cancelled && poll(pollfds, 2, mst__until_poll_ms(turn)) <= 0) {
@@ -207,9 +273,10 @@ static int await_result(struct mst__owner *owner,
         }
         rv = look(self, arg, reterr);
     }
+    /* A call with a result returns that; the cancellation is for the others, or the next. */
     is_cancelled = is_cancelled && rv == MST_ETIMEOUT;
     mst__owner_lock(owner);
-    call_exit(owner, is_cancelled);
+    call_exit(owner, base, is_cancelled);
     mst__owner_unlock(owner);
     return is_cancelled ? mst__owner_fail_cancelled(reterr) : rv;
 }
@@ -280,17 +347,19 @@ int mst__owner_begin(struct mst__owner *owner, bool may_cancel, struct mst_err *
 {
     bool is_cancelled = false;
     mst__owner_lock(owner);
-    uint64_t base = call_enter(owner);
-    while (owner->is_busy && !is_cancelled) {
-        if (may_cancel) {
+    if (may_cancel) {
+        uint64_t base = call_enter(owner);
+        while (owner->is_busy && !is_cancelled) {
             is_cancelled = call_wait(owner, base);
-        } else {
+        }
+        is_cancelled = is_cancelled && owner->is_busy;
+        call_exit(owner, base, is_cancelled);
+    } else {
+        while (owner->is_busy) {
             (void)pthread_cond_wait(&owner->cond, &owner->mutex); /* each call has a deadline */
         }
     }
-    is_cancelled = is_cancelled && owner->is_busy;
-    owner->is_busy = true;
-    call_exit(owner, is_cancelled);
+    owner->is_busy = true; /* if we are cancelled, it is so already, by the other call */
     mst__owner_unlock(owner);
     return is_cancelled ? mst__owner_fail_cancelled(reterr) : 0;
 }
@@ -308,6 +377,7 @@ void mst__owner_end(struct mst__owner *owner)
 {
     mst__owner_lock(owner);
     MST_ASSERT(owner->is_busy);
+    MST_ASSERT(owner->task == NULL); /* only the busy call posts, and it has waited */
     owner->is_busy = false;
     (void)pthread_cond_broadcast(&owner->cond); /* cannot fail */
     mst__owner_unlock(owner);
@@ -321,16 +391,21 @@ bool mst__owner_is_busy(struct mst__owner *owner)
     return is_busy;
 }
 
-/* Wake the owner. With the lock held. */
+/* Wake the owner: it waits for the condition, or watches. With the lock held. */
 static void post(struct mst__owner *owner)
 {
+    assert_locked(owner);
+    MST_ASSERT(owner->has_thread);
     mst__owner_ring(owner->stop_fd);
     (void)pthread_cond_broadcast(&owner->cond); /* cannot fail */
 }
 
-/* Cancel @task, whether it runs or not. With the lock held. */
+/* Cancel @task, which is posted or runs. A begun round that it waits for ends, too: the caller
+ * expects an end soon. With the lock held. */
 static void end_task(struct mst__owner *owner, struct mst__owner_task *task)
 {
+    assert_locked(owner);
+    MST_ASSERT(task == owner->task || task == &owner->begun);
     task->is_cancelled = true;
     mst__owner_ring(owner->cancel_fd);
 }
@@ -342,6 +417,8 @@ int mst__owner_run(struct mst__owner *owner,
 {
     struct mst__owner_task posted = {.fn = task, .arg = arg, .reterr = reterr};
     mst__owner_lock(owner);
+    MST_ASSERT(!is_owner(owner));
+    MST_ASSERT(!owner->is_ending);
     MST_ASSERT(owner->is_busy);
     MST_ASSERT(owner->task == NULL);
     int rv = start(owner, reterr);
@@ -351,17 +428,22 @@ int mst__owner_run(struct mst__owner *owner,
         posted.fault = mst__mem_fault_swap(posted.fault);
         owner->task = &posted;
         post(owner);
+        while (owner->task == &posted && !is_cancelled) {
+            is_cancelled = call_wait(owner, base);
+        }
+        call_leave(owner, base);
+        /* If it was done all the same, the owner may be in a begun round, which goes on. */
+        if (owner->task == &posted) {
+            end_task(owner, &posted);
+        }
         while (owner->task == &posted) {
-            if (is_cancelled) {
-                (void)pthread_cond_wait(&owner->cond, &owner->mutex); /* it ends soon */
-            } else if (call_wait(owner, base)) {
-                is_cancelled = true;
-                end_task(owner, &posted);
-            }
+            (void)pthread_cond_wait(&owner->cond, &owner->mutex); /* it ends soon */
         }
         (void)mst__mem_fault_swap(posted.fault); /* there was none meanwhile */
         rv = posted.rv;
-        call_exit(owner, is_cancelled && rv == MST_ECANCELED);
+        if (is_cancelled && rv == MST_ECANCELED) {
+            call_serve(owner);
+        } /* else the cancellation is for another call */
     }
     mst__owner_unlock(owner);
     return rv;
@@ -394,12 +476,14 @@ int mst__owner_await_begun(struct mst__owner *owner, int64_t timeout_ms, struct 
     bool is_cancelled = false;
     mst__owner_lock(owner);
     uint64_t base = call_enter(owner);
+    /* If another thread begins the next round before this one has looked, it is waited for, too:
+     * the handler has only the last result. */
     while (owner->is_begun && !is_cancelled && !mst__until_is_over(until)) {
         is_cancelled = call_wait_begun(owner, base, until);
     }
     is_cancelled = is_cancelled && owner->is_begun;
     bool is_late = owner->is_begun && !is_cancelled;
-    call_exit(owner, is_cancelled);
+    call_exit(owner, base, is_cancelled);
     mst__owner_unlock(owner);
     if (is_late) {
         return mst__fail(reterr, MST_ETIMEOUT, 0, "the round is not complete yet");
@@ -410,6 +494,8 @@ int mst__owner_await_begun(struct mst__owner *owner, int64_t timeout_ms, struct 
 bool mst__owner_withdraw(struct mst__owner *owner)
 {
     mst__owner_lock(owner);
+    MST_ASSERT(!is_owner(owner));
+    MST_ASSERT(owner->task == NULL); /* else it would end as well */
     bool was_begun = owner->is_begun;
     if (was_begun) {
         end_task(owner, &owner->begun);
@@ -424,6 +510,7 @@ bool mst__owner_withdraw(struct mst__owner *owner)
 void mst__owner_joined(struct mst__owner *owner, bool is_joined)
 {
     mst__owner_lock(owner);
+    MST_ASSERT(is_owner(owner));
     owner->is_joined = is_joined;
     mst__owner_unlock(owner);
 }

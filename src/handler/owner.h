@@ -13,9 +13,11 @@
  *
  * Calls that change our membership run one at a time, so there is at most one task and one begun
  * round, which comes after the task. stop_fd ends the watching. cancel_fd ends the current task
- * early: a withdrawn round, a report that no call waits for. call_fd wakes the threads of the
- * application that are blocked in a call, see mst__owner_cancel. They are descriptors, because a
- * signal handler can write to them; begun_fd is one, because a signal ends a wait for it. */
+ * early: a withdrawn round, a report that no call waits for; it is silent once that is over, so
+ * that nothing else ends with it. call_fd wakes the threads of the application that are blocked in
+ * a call, see mst__owner_cancel; calls that begin when the cancellation was returned sleep. They
+ * are descriptors, because a signal handler can write to them; begun_fd is one, because a signal
+ * ends a wait for it. */
 #ifndef MST_HANDLER_OWNER_H
 #define MST_HANDLER_OWNER_H
 
@@ -65,6 +67,7 @@ struct mst__owner {
     mst__owner_tell_fn tell_begun; /* with is_begun */
     uint64_t served;               /* the last cancellation that a call has returned */
     size_t waiters;                /* calls that may block now */
+    size_t behind;                 /* those that began before that: they are to return it, too */
 };
 
 /* Returns 0 or MST_ESYS; @owner must be closed in both cases. The thread starts with the first
@@ -74,7 +77,7 @@ int mst__owner_init(struct mst__owner *owner,
                     void *self,
                     struct mst_err *reterr);
 
-/* End the thread, if there is one. No call may be under way. */
+/* End the thread, if there is one. No call may be under way, and none may follow. */
 void mst__owner_stop(struct mst__owner *owner);
 
 /* The thread must have ended. */
@@ -167,7 +170,8 @@ int mst__owner_want(struct mst__owner *owner,
  * under way. */
 int mst__owner_await_begun(struct mst__owner *owner, int64_t timeout_ms, struct mst_err *reterr);
 
-/* Cancel the begun round, if there is one, and wait for its end. Returns whether there was one. */
+/* Cancel the begun round, if there is one, and wait for its end. No task may be posted. Returns
+ * whether there was one. */
 bool mst__owner_withdraw(struct mst__owner *owner);
 
 /* Set whether a round is joined, for the owner to watch. In a task. */
