@@ -246,9 +246,52 @@ static struct mst_bytes take_text(struct run *run)
     return mst_bytes_of(memory, length);
 }
 
+static const char *const names[] = {"one", "two", "three", "four"}; /* of runs and nodes */
+
+/* An announcement for @run_id, perhaps as a member of the round (@epoch, @round). */
+static struct mst__job_announce make_announce(struct run *run,
+                                              uint8_t choice,
+                                              struct mst_bytes run_id,
+                                              uint64_t epoch,
+                                              int64_t round,
+                                              struct mst__label *label)
+{
+    struct mst__job_announce announce = {
+        .version = choice < 128 ? 1 : MST_JOB_VERSION,
+        .run_id = run_id,
+        .heartbeat_us = 1000000,
+        .announcement = {.name = mst_bytes_str(names[take(run) % 4]),
+                         .incarnation = 1 + take(run) % 2,
+                         .session = 1 + take(run) % 2,
+                         .expiry_us = 1000000,
+                         .nodes_min = 1 + choice / 16 % 2,
+                         .nodes_max = 2 + choice / 32 % 2,
+                         .labels = label,
+                         .labels_count = 1,
+                         .workers = choice / 8 % 3,
+                         .role = label->key,
+                         .pinned_rank = MST_AUTHORITY_RANK_NONE}};
+    announce.announcement.address = take_text(run);
+    label->value = announce.announcement.address;
+    if (choice / 64 % 2 == 1 && label->value.size > 0) {
+        announce.announcement.name = label->value;
+    }
+    switch (take(run) % 4) {
+        case 2: /* a closed job without nodes makes room */
+            announce.is_new = true;
+            break;
+        case 3: /* it believes that it is in the round */
+            announce.announcement.claim = (struct mst__claim){
+                .epoch = epoch, .round = round, .world = 2, .rank = choice / 16 % 2};
+            break;
+        default:
+            break;
+    }
+    return announce;
+}
+
 static void send_message(struct run *run, struct peer *peer)
 {
-    static const char *const names[] = {"one", "two", "three", "four"};
     uint8_t choice = take(run);
     struct mst__job_message message = {.type = (enum mst__job_type)(1 + choice % 8)};
     struct mst_bytes run_id = mst_bytes_str(names[choice / 8 % 2]);
@@ -258,35 +301,7 @@ static void send_message(struct run *run, struct peer *peer)
     struct mst__label label = {.key = mst_bytes_str("rack")};
     switch (message.type) {
         case MST_JOB_ANNOUNCE:
-            message.u.announce = (struct mst__job_announce){
-                .version = choice < 128 ? 1 : MST_JOB_VERSION,
-                .run_id = run_id,
-                .heartbeat_us = 1000000,
-                .announcement = {.name = mst_bytes_str(names[take(run) % 4]),
-                                 .incarnation = 1 + take(run) % 2,
-                                 .session = 1 + take(run) % 2,
-                                 .expiry_us = 1000000,
-                                 .nodes_min = 1 + choice / 16 % 2,
-                                 .nodes_max = 2 + choice / 32 % 2,
-                                 .labels = &label,
-                                 .labels_count = 1,
-                                 .pinned_rank = MST_AUTHORITY_RANK_NONE}};
-            message.u.announce.announcement.address = take_text(run);
-            label.value = message.u.announce.announcement.address;
-            if (choice / 64 % 2 == 1 && label.value.size > 0) {
-                message.u.announce.announcement.name = label.value;
-            }
-            switch (take(run) % 4) {
-                case 2: /* a closed job without nodes makes room */
-                    message.u.announce.is_new = true;
-                    break;
-                case 3: /* it believes that it is in the round */
-                    message.u.announce.announcement.claim = (struct mst__claim){
-                        .epoch = epoch, .round = round, .world = 2, .rank = choice / 16 % 2};
-                    break;
-                default:
-                    break;
-            }
+            message.u.announce = make_announce(run, choice, run_id, epoch, round, &label);
             break;
         case MST_JOB_HEARTBEAT:
             message.u.heartbeat.wants_pong = choice / 8 % 2 == 1;
@@ -308,6 +323,7 @@ static void send_message(struct run *run, struct peer *peer)
             message.u.restart.epoch = epoch;
             message.u.restart.round = round;
             message.u.restart.cause.text = take_text(run);
+            message.u.restart.cause.report = message.u.restart.cause.text;
             break;
         default:
             break; /* LEAVE, and a STORE */
