@@ -190,7 +190,7 @@ class Ends(unittest.TestCase):
             send(wires[1], FINISH, where + struct.pack("<i", 0) + text(""))
             for wire in (wires[1], waiting):
                 body = receive(wire, CLOSED)
-                self.assertEqual(body[-5:], struct.pack("<IB", 1, 0))
+                self.assertEqual(body[-9:], struct.pack("<IB", 1, 0) + text(""))  # no report
             server.wait_log("job.finished", "run=job")
             # Later nodes: success for those that know FINISHED, closed for others.
             for version, code in ((2, -19), (1, -13)):
@@ -245,8 +245,8 @@ class Ends(unittest.TestCase):
     def test_failures_have_a_budget(self):
         with harness.Server() as server:
             nodes, wires, where = self.meet(server, version=2, budget=(1, 0))
-            told = struct.pack("<BI", 1, 1) + text("b") + self.CAUSE
-            send(wires[1], RESTART, where + self.CAUSE)
+            told = struct.pack("<BI", 1, 1) + text("b") + self.CAUSE + text("two\nlines")
+            send(wires[1], RESTART, where + self.CAUSE + text("two\nlines"))
             for wire in wires:
                 body = receive(wire, REOPENED)
                 self.assertEqual(struct.unpack("<qII", body[:16]), (2, 10, 1))
@@ -256,9 +256,10 @@ class Ends(unittest.TestCase):
                 node.announce(wire, nodes=(2, 2))
                 receive(wire, WELCOME)
             where = struct.pack("<Qq", *[receive_sealed(wire, 1) for wire in wires][0][:2])
-            send(wires[1], RESTART, where + self.CAUSE)
+            send(wires[1], RESTART, where + self.CAUSE)  # of an earlier version: without a report
+            told = struct.pack("<IBI", 2, 1, 1) + text("b") + self.CAUSE + text("")
             for wire in wires:
-                self.assertTrue(receive(wire, CLOSED).endswith(struct.pack("<I", 2) + told))
+                self.assertTrue(receive(wire, CLOSED).endswith(told))
             server.wait_log("node.failed", "first=yes", count=2)
             server.wait_log("node.failed", "first=no")
             server.wait_log("job.failed", "by=b", "restarts=1")
