@@ -248,7 +248,8 @@ struct mst__sim_auth_seal {
 struct mst__sim_auth_ledger {
     uint64_t epoch;
     int64_t round;
-    bool *is_finished; /* by rank */
+    bool *is_finished;   /* by rank */
+    int64_t *leaving_us; /* by rank: until then failures of others follow from its leaving */
     uint32_t finished;
     uint32_t world;
 };
@@ -267,7 +268,7 @@ struct mst__sim_auth_roster {
 /* The report of a failure that a server decides on just now. */
 struct mst__sim_auth_blame {
     bool is_on;
-    bool is_missing; /* another member at work has no connection */
+    bool is_missing; /* another member at work has no connection, or is about to leave */
     uint64_t epoch;
     int64_t round;
     uint32_t node;
@@ -636,6 +637,10 @@ bool mst__sim_auth_work_refuses(struct mst__sim_auth *sim, struct mst__sim_auth_
 void mst__sim_auth_work_word(struct mst__sim_auth *sim,
                              const struct mst__sim_auth_link *link,
                              const struct mst__job_message *message);
+/* The server hears on @link that a member leaves. */
+void mst__sim_auth_work_leaving(struct mst__sim_auth *sim,
+                                const struct mst__sim_auth_link *link,
+                                const struct mst__job_leaving *leaving);
 void mst__sim_auth_work_decided(struct mst__sim_auth *sim);
 /* The phase of the run has changed. */
 void mst__sim_auth_work_moved(struct mst__sim_auth *sim,

@@ -6,6 +6,7 @@
 #define SECOND_US MST_SIM_SECOND_US
 
 /* The longest time that nodes are away or down. */
+#define LEAVING_US_MAX (3 * SECOND_US)
 #define AWAY_US_MAX (5 * SECOND_US)
 
 static struct mst__sim_auth_node *fault_any(struct mst__sim_auth *sim)
@@ -222,6 +223,21 @@ static void fault_freeze(struct mst__sim_auth *sim, struct mst__sim_auth_node *n
     sim->stats.faults[MST_SIM_FAULT_FREEZE]++;
 }
 
+/* A member may say that it leaves. */
+static bool fault_announces(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
+{
+    bool can = sim->plan.engine == MST_SIM_AUTH_MUSTER && node->launcher == NULL &&
+               node->app == MST_SIM_AUTH_HOLDING && mst__sim_auth_chance(sim, 500000);
+    if (can) {
+        int64_t in_us = mst__sim_auth_below(sim, LEAVING_US_MAX);
+        mst__sim_auth_say(sim, node->index, "says that it leaves in %" PRId64 " ms", in_us / 1000);
+        mst__sim_auth_member_step(
+            sim, node,
+            (struct mst__member_event){.kind = MST_MEMBER_EVENT_LEAVING, .in_us = in_us});
+    }
+    return can;
+}
+
 static void fault_on(struct mst__sim_auth *sim,
                      struct mst__sim_auth_node *node,
                      enum mst__sim_auth_fault fault)
@@ -241,6 +257,9 @@ static void fault_on(struct mst__sim_auth *sim,
             return;
         case MST_SIM_AUTH_FAULT_LEAVE:
             sim->stats.faults[MST_SIM_FAULT_LEAVE]++;
+            if (fault_announces(sim, node)) {
+                return; /* whether it does leave is another fault */
+            }
             mst__sim_auth_node_part(sim, node, mst__sim_auth_below(sim, AWAY_US_MAX));
             return;
         case MST_SIM_AUTH_FAULT_CANCEL:

@@ -653,6 +653,28 @@ static void take_word(struct mst__sim_auth *sim,
     }
 }
 
+static void take_leaving(struct mst__sim_auth *sim,
+                         struct mst__sim_auth_link *link,
+                         const struct mst__job_leaving *leaving)
+{
+    const struct mst__authority_member *member =
+        mst__authority_get(&sim->server.authority, link->seat);
+    if (!link->is_seated || (member != NULL && member->driver != link)) {
+        return;
+    }
+    mst__sim_auth_work_leaving(sim, link, leaving);
+    const struct mst__authority_event event = {.kind = MST_AUTHORITY_EVENT_LEAVING,
+                                               .now_us = sim->now_us,
+                                               .id = link->seat,
+                                               .epoch = leaving->epoch,
+                                               .round = leaving->round,
+                                               .in_us = leaving->in_us};
+    if (server_step(sim, &event, NULL) == MST_ENOTFOUND) {
+        seat_leave(sim, link);
+        reply_expelled(sim, link);
+    }
+}
+
 static void take(struct mst__sim_auth *sim,
                  struct mst__sim_auth_link *link,
                  const struct mst__job_message *message)
@@ -673,6 +695,9 @@ static void take(struct mst__sim_auth *sim,
         case MST_JOB_FINISH:
         case MST_JOB_RESTART:
             take_word(sim, link, message);
+            return;
+        case MST_JOB_LEAVING:
+            take_leaving(sim, link, &message->u.leaving);
             return;
         case MST_JOB_CLOSE:
             take_close(sim, link);

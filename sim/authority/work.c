@@ -125,6 +125,7 @@ void mst__sim_auth_work_wake(struct mst__sim_auth *sim, struct mst__sim_auth_nod
 void mst__sim_auth_work_forget(struct mst__sim_auth *sim)
 {
     mst__free(sim->server.ledger.is_finished);
+    mst__free(sim->server.ledger.leaving_us);
     sim->server.ledger = (struct mst__sim_auth_ledger){.epoch = 0};
     sim->server.restarts = 0;
     sim->server.restarts_us = 0;
@@ -138,10 +139,12 @@ static struct mst__sim_auth_ledger *ledger(struct mst__sim_auth *sim)
     const struct mst__authority *authority = &sim->server.authority;
     if (now->epoch != authority->round_epoch || now->round != authority->round) {
         mst__free(now->is_finished);
+        mst__free(now->leaving_us);
         *now = (struct mst__sim_auth_ledger){
             .epoch = authority->round_epoch, .round = authority->round, .world = authority->world};
         now->is_finished = mst__calloc(now->world + 1, sizeof *now->is_finished);
-        MST_ASSERT(now->is_finished != NULL);
+        now->leaving_us = mst__calloc(now->world + 1, sizeof *now->leaving_us);
+        MST_ASSERT(now->is_finished != NULL && now->leaving_us != NULL);
     }
     return now;
 }
@@ -178,6 +181,34 @@ static bool is_missing(const struct mst__sim_auth *sim, const struct mst__author
     return false;
 }
 
+/* Whether a member other than @self has said that it leaves about now. */
+static bool is_leaving(struct mst__sim_auth *sim, const struct mst__authority_member *self)
+{
+    const struct mst__sim_auth_ledger *now = ledger(sim);
+    for (uint32_t rank = 0; rank < now->world; rank++) {
+        const struct mst__authority_member *member =
+            mst__authority_ranked(&sim->server.authority, rank);
+        bool is_there = member != NULL && member->place == MST_PLACE_HOLDING;
+        if (is_there && member != self && now->leaving_us[rank] >= sim->now_us) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void mst__sim_auth_work_leaving(struct mst__sim_auth *sim,
+                                const struct mst__sim_auth_link *link,
+                                const struct mst__job_leaving *leaving)
+{
+    const struct mst__authority *authority = &sim->server.authority;
+    const struct mst__authority_member *member = mst__authority_get(authority, link->seat);
+    bool is_current =
+        authority->round == leaving->round && authority->round_epoch == leaving->epoch;
+    if (is_whole(authority) && is_current && member != NULL && member->place == MST_PLACE_HOLDING) {
+        ledger(sim)->leaving_us[member->rank] = sim->now_us + leaving->in_us + sim->plan.expiry_us;
+    }
+}
+
 void mst__sim_auth_work_word(struct mst__sim_auth *sim,
                              const struct mst__sim_auth_link *link,
                              const struct mst__job_message *message)
@@ -203,7 +234,8 @@ void mst__sim_auth_work_word(struct mst__sim_auth *sim,
     }
     struct mst__sim_auth_blame *blame = &sim->server.blame;
     *blame = (struct mst__sim_auth_blame){.is_on = true,
-                                          .is_missing = is_missing(sim, member),
+                                          .is_missing =
+                                              is_missing(sim, member) || is_leaving(sim, member),
                                           .epoch = epoch,
                                           .round = round,
                                           .node = link->node,
@@ -337,7 +369,9 @@ static void check_gone(struct mst__sim_auth *sim, enum mst__authority_why why)
     bool is_gone = member == NULL || member->place != MST_PLACE_HOLDING;
     bool is_cut = sim->server.blame.is_on && member != NULL && member->driver == NULL &&
                   member->place == MST_PLACE_HOLDING && !member->is_finished;
-    if (!is_rank || !(is_gone || is_cut)) {
+    bool is_about_to_go = sim->server.blame.is_on && why == MST_AUTHORITY_WHY_LEFT && is_rank &&
+                          ledger(sim)->leaving_us[rank] >= sim->now_us;
+    if (!is_rank || !(is_gone || is_cut || is_about_to_go)) {
         mst__sim_auth_break(sim, "cause",
                             "round %" PRId64 " is over, %s, because of rank %" PRIu32
                             ", which is there",

@@ -218,6 +218,8 @@ static_assert(3 * MST_WAIT_PART <= MST_TURN_STEPS, "a key, its place, and one st
 #define MST_AUTHORITY_REASON_SIZE_MAX 255
 /* The text of a failure: usually the last line of a worker. */
 #define MST_AUTHORITY_CAUSE_SIZE_MAX 255
+/* How long before it goes a node may say that it leaves. */
+#define MST_AUTHORITY_LEAVING_US_MAX ((int64_t)86400 * 1000000)
 /* The report of a failure: a stack trace, or the last lines of a worker. */
 #define MST_AUTHORITY_REPORT_SIZE_MAX 4095
 #define MST_AUTHORITY_NAMES_TOLD 5

@@ -191,6 +191,7 @@ static void on_fed(void *arg,
         case MST_AUTHORITY_EVENT_DISCONNECTED:
         case MST_AUTHORITY_EVENT_HEARD:
         case MST_AUTHORITY_EVENT_FINISHED:
+        case MST_AUTHORITY_EVENT_LEAVING:
             (void)snprintf(text, sizeof text, "node.%s",
                            mst__authority_event_name(event->kind)); /* fits */
             mst__log(&teller->log, MST_LOG_INFO, text, "run=%s node=%s%s",

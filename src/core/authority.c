@@ -412,6 +412,7 @@ static void round_forget(struct mst__authority *authority)
     authority->lost_unlisted = 0;
     authority->lost_unlisted_told = 0;
     authority->is_reopen_pending = false;
+    authority->leaving_us = 0;
     authority->waiting_told = 0;
     authority->last_call_us = INT64_MAX;
     authority->return_us = INT64_MAX;
@@ -471,6 +472,7 @@ static void authority_seal(struct mst__authority *authority, enum mst__authority
         member->place = MST_PLACE_HOLDING;
         member->rank = rank;
         member->worker_ranks = (struct mst__worker_ranks){.first = 0};
+        member->leaving_us = 0;
         member->pending = 0;
     }
     if (authority->settings.has_workers) {
@@ -737,6 +739,7 @@ static int authority_step_session(struct mst__authority *authority,
             return member_heard(authority, member);
         case MST_AUTHORITY_EVENT_FINISHED:
         case MST_AUTHORITY_EVENT_FAILED:
+        case MST_AUTHORITY_EVENT_LEAVING:
             return mst__authority_hear_word(authority, member, event);
         default:
             mst__authority_part(authority, member,
@@ -772,6 +775,7 @@ int mst__authority_step(struct mst__authority *authority,
         case MST_AUTHORITY_EVENT_HEARD:
         case MST_AUTHORITY_EVENT_FINISHED:
         case MST_AUTHORITY_EVENT_FAILED:
+        case MST_AUTHORITY_EVENT_LEAVING:
         case MST_AUTHORITY_EVENT_LEFT:
         case MST_AUTHORITY_EVENT_DEAD:
             break;

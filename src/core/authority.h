@@ -40,7 +40,8 @@
  *             at min when all nodes that were here before are back
  *
  * The failure of a member's work also opens a round that runs or is reclaimed, within the budget
- * of restarts; while another member at work has no connection, it counts as the loss of that one.
+ * of restarts; while another member at work has no connection, it counts as the loss of that one,
+ * and while another one has said that it leaves, as its leaving.
  * CLOSED is final. It follows on any phase on request; on RUNNING when all members have finished;
  * on RUNNING and RECLAIMING when work fails beyond the budget; on OPEN when too few nodes are left
  * because finished members are gone.
@@ -299,10 +300,12 @@ struct mst__authority_member {
     uint64_t session;
     uint64_t contact; /* or the incarnation, if the driver has no contacts */
     uint64_t replaced[MST_AUTHORITY_REPLACED_MAX]; /* earlier sessions with this name; 0 = none */
-    uint64_t order;    /* order of the session's announcement: smaller is earlier */
-    int64_t heard_us;  /* last heartbeat or announcement; absent and gone: since when */
-    int64_t skew_us;   /* the node's clock minus ours at the announcement; for information */
-    int64_t expiry_us; /* silence after which it is lost while it is present */
+    uint64_t order;     /* order of the session's announcement: smaller is earlier */
+    int64_t heard_us;   /* last heartbeat or announcement; absent and gone: since when */
+    int64_t skew_us;    /* the node's clock minus ours at the announcement; for information */
+    int64_t expiry_us;  /* silence after which it is lost while it is present */
+    int64_t leaving_us; /* HOLDING: until then failures of others follow from its leaving; 0 = it
+                           stays */
 };
 
 /* Messages to send, in this order, except that EXPELLED may come earlier. */
@@ -470,6 +473,7 @@ struct mst__authority {
 
     /* Failures. */
     bool has_cause;          /* mst__authority_cause: of the last failure */
+    int64_t leaving_us;      /* not before the last of the members; 0 = all stay */
     int64_t restarts_us;     /* start of the budget's window */
     uint32_t restarts;       /* used in the window */
     uint32_t restarts_total; /* of the job, in all windows */
@@ -516,6 +520,10 @@ void mst__authority_close(struct mst__authority *authority);
  * one restart of the budget: the round is over. If none is left, the job is closed as failed.
  * MST_ESTATE as above: later failures of a round follow from the first.
  *
+ * LEAVING: @id will leave the round (@epoch, @round) in @in_us, cut off at its limit. Work of other
+ * members that fails until then, or until its silence would be noticed, fails because of that: it
+ * uses no restart. MST_ESTATE as above.
+ *
  * LEFT: @id leaves. This closes nothing.
  *
  * DEAD: the driver knows that @id is lost.
@@ -546,14 +554,15 @@ void mst__authority_close(struct mst__authority *authority);
     X(SHUT, "shut")                 \
     X(TIME, "time")                 \
     X(RESTORED, "restored")         \
-    X(SETTLED, "settled")
+    X(SETTLED, "settled")           \
+    X(LEAVING, "leaving")
 
 enum mst__authority_event_kind {
 #define MST_AUTHORITY_EVENT_ENUM(name, text) MST_AUTHORITY_EVENT_##name,
     MST_AUTHORITY_EVENT_MAP(MST_AUTHORITY_EVENT_ENUM)
 #undef MST_AUTHORITY_EVENT_ENUM
 };
-#define MST_AUTHORITY_EVENT_COUNT (MST_AUTHORITY_EVENT_SETTLED + 1)
+#define MST_AUTHORITY_EVENT_COUNT (MST_AUTHORITY_EVENT_LEAVING + 1)
 
 /* "heard" for MST_AUTHORITY_EVENT_HEARD. Static memory. */
 const char *mst__authority_event_name(enum mst__authority_event_kind kind);
@@ -571,7 +580,8 @@ struct mst__authority_event {
             int64_t round;
             uint32_t world;                 /* RESTORED */
             const struct mst__cause *cause; /* FAILED */
-        };                                  /* FINISHED, FAILED, RESTORED */
+            int64_t in_us;                  /* LEAVING */
+        };                                  /* FINISHED, FAILED, LEAVING, RESTORED */
         struct {
             struct mst_bytes reason, owner;
         }; /* SHUT */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "core/authority_members.h"
 #include "core/authority_moves.h"
 #include "core/saturate.h"
@@ -238,8 +239,35 @@ static const struct mst__authority_member *find_missing(struct mst__authority *a
     return NULL;
 }
 
-/* Work that fails while another member is missing usually fails because of that: its peer does not
- * answer any more. The round ends as with a loss, and no restart is used. */
+/* A member other than @self that has said that it leaves about now; NULL = none. */
+static const struct mst__authority_member *find_leaving(struct mst__authority *authority,
+                                                        const struct mst__authority_member *self)
+{
+    uint32_t cursor = 0;
+    const struct mst__authority_member *member = NULL;
+    if (authority->now_us > authority->leaving_us) {
+        return NULL;
+    }
+    authority->stats.steps += authority->members_count;
+    do {
+        member = mst__authority_next_holder(authority, &cursor);
+    } while (member != NULL && (member == self || authority->now_us > member->leaving_us));
+    return member;
+}
+
+static void member_be_leaving(struct mst__authority *authority,
+                              struct mst__authority_member *member,
+                              int64_t in_us)
+{
+    in_us = mst__min(mst__max(in_us, 0), MST_AUTHORITY_LEAVING_US_MAX);
+    int64_t leaves_us = mst__saturate_add(authority->now_us, in_us);
+    member->leaving_us = mst__saturate_add(leaves_us, authority->options.expiry_us);
+    authority->leaving_us = mst__max(authority->leaving_us, member->leaving_us);
+}
+
+/* Work that fails while another member is missing, or about to leave, usually fails because of
+ * that: its peer does not answer any more. The round ends as with a loss or a leave, and no restart
+ * is used. */
 static void member_fail(struct mst__authority *authority,
                         struct mst__authority_member *member,
                         const struct mst__cause *cause)
@@ -248,6 +276,12 @@ static void member_fail(struct mst__authority *authority,
     const struct mst__authority_member *missing = find_missing(authority);
     if (missing != NULL && missing != member) {
         mst__authority_reopen(authority, MST_AUTHORITY_WHY_LOST, missing->rank);
+        mst__authority_advance(authority);
+        return;
+    }
+    const struct mst__authority_member *leaving = find_leaving(authority, member);
+    if (leaving != NULL) {
+        mst__authority_reopen(authority, MST_AUTHORITY_WHY_LEFT, leaving->rank);
         mst__authority_advance(authority);
         return;
     }
@@ -271,6 +305,8 @@ int mst__authority_hear_word(struct mst__authority *authority,
     }
     if (event->kind == MST_AUTHORITY_EVENT_FINISHED) {
         member_finish(authority, member);
+    } else if (event->kind == MST_AUTHORITY_EVENT_LEAVING) {
+        member_be_leaving(authority, member, event->in_us);
     } else {
         member_fail(authority, member, event->cause);
     }

@@ -15,9 +15,10 @@
 /* Version 4 has restarts and start in SEALED, and all restarts in STATUS_TOLD. */
 /* The version that has jobs that do not grow. */
 #define MST_JOB_VERSION_FIXED 5
-/* The version that has workers in ANNOUNCE and their ranks in SEALED, and the report of a failure
- * in RESTART, REOPENED, CLOSED and REFUSED. */
+/* The version that has workers in ANNOUNCE and their ranks in SEALED, the report of a failure in
+ * RESTART, REOPENED, CLOSED and REFUSED, and LEAVING. */
 #define MST_JOB_VERSION_WORKERS 6
+#define MST_JOB_VERSION_LEAVING 6
 
 /* Names in one LOST; the rest is a number. */
 #define MST_JOB_NAMES_MAX 16
@@ -34,6 +35,7 @@
     X(FINISH, 7, "finish")     /* the work of a member is done */                   \
     X(RESTART, 8, "restart")   /* it has failed, and needs a new round */           \
     X(GIVE_WAY, 9, "give_way") /* from a muster serve that wants the port */        \
+    X(LEAVING, 10, "leaving")  /* a member will leave */                            \
     /* To a node. */                                                                \
     X(WELCOME, 32, "welcome")                                                       \
     X(REFUSED, 33, "refused")                                                       \
@@ -103,6 +105,12 @@ struct mst__job_finish {
     int64_t round;
     int32_t status;
     struct mst_bytes text;
+};
+
+struct mst__job_leaving {
+    uint64_t epoch;
+    int64_t round;
+    int64_t in_us; /* it will leave in this time */
 };
 
 struct mst__job_restart {
@@ -212,6 +220,7 @@ struct mst__job_message {
         } closed;
         struct mst__job_finish finish;
         struct mst__job_restart restart;
+        struct mst__job_leaving leaving;
         struct {
             uint32_t version;
             uint64_t epoch;

@@ -126,13 +126,15 @@ static void word_keep(struct mst__member *member, struct mst_bytes text, struct 
 
 bool mst__member_has_word(const struct mst__member *member)
 {
-    return member->finish == MST_MEMBER_WORD_PENDING || member->restart == MST_MEMBER_WORD_PENDING;
+    return member->finish == MST_MEMBER_WORD_PENDING ||
+           member->restart == MST_MEMBER_WORD_PENDING || member->leaving == MST_MEMBER_WORD_PENDING;
 }
 
 bool mst__member_is_heard(const struct mst__member *member)
 {
-    bool is_said =
-        member->finish == MST_MEMBER_WORD_SAID || member->restart == MST_MEMBER_WORD_SAID;
+    bool is_said = member->finish == MST_MEMBER_WORD_SAID ||
+                   member->restart == MST_MEMBER_WORD_SAID ||
+                   member->leaving == MST_MEMBER_WORD_SAID;
     return !mst__member_has_word(member) && !(is_said && member->word_answers > 0);
 }
 
@@ -154,12 +156,19 @@ static void be_answered(struct mst__member *member)
     member->word_answers -= member->word_answers > 0;
 }
 
-/* Send pending reports, if the authority supports them. */
-static void say_words(struct mst__member *member)
+/* Say that this node leaves. To an earlier version that would mean nothing. */
+static void say_leaving(struct mst__member *member)
 {
-    if (member->link != MST_MEMBER_WELCOME || !mst__member_has_word(member)) {
-        return;
+    bool is_known = member->version >= MST_JOB_VERSION_LEAVING;
+    member->leaving = is_known ? MST_MEMBER_WORD_SAID : MST_MEMBER_WORD_NONE;
+    if (is_known) {
+        put_send(member, MST_JOB_LEAVING);
     }
+}
+
+/* Send a pending finish or restart. False if the authority has neither. */
+static bool say_work(struct mst__member *member)
+{
     bool is_finish = member->finish == MST_MEMBER_WORD_PENDING;
     if (member->version < MST_JOB_VERSION_FINISH) {
         (void)mst__fail(&member->word_err, MST_ENOTSUP, 0,
@@ -170,7 +179,7 @@ static void say_words(struct mst__member *member)
         put(member, (struct mst__member_effect){.kind = MST_MEMBER_NOTICE,
                                                 .notice = MST_MEMBER_NOTICE_UNSAID,
                                                 .err = &member->word_err});
-        return;
+        return false;
     }
     if (is_finish) {
         member->finish = MST_MEMBER_WORD_SAID;
@@ -179,7 +188,24 @@ static void say_words(struct mst__member *member)
         member->restart = MST_MEMBER_WORD_SAID;
         put_send(member, MST_JOB_RESTART);
     }
-    if (member->options.beat_us != INT64_MAX) {
+    return true;
+}
+
+/* Send pending reports, if the authority supports them. */
+static void say_words(struct mst__member *member)
+{
+    if (member->link != MST_MEMBER_WELCOME || !mst__member_has_word(member)) {
+        return;
+    }
+    bool is_said = false;
+    if (member->leaving == MST_MEMBER_WORD_PENDING) {
+        say_leaving(member);
+        is_said = member->leaving == MST_MEMBER_WORD_SAID;
+    }
+    if (mst__member_has_word(member)) {
+        is_said = say_work(member) || is_said;
+    }
+    if (is_said && member->options.beat_us != INT64_MAX) {
         ask(member);
         member->word_answers = member->answers_due;
     }
@@ -194,12 +220,32 @@ static void repeat_words(struct mst__member *member)
     if (member->restart == MST_MEMBER_WORD_SAID) {
         member->restart = MST_MEMBER_WORD_PENDING;
     }
+    if (member->leaving == MST_MEMBER_WORD_SAID) {
+        member->leaving = MST_MEMBER_WORD_PENDING;
+    }
+}
+
+static void forget_work(struct mst__member *member)
+{
+    member->finish = MST_MEMBER_WORD_NONE;
+    member->restart = MST_MEMBER_WORD_NONE;
 }
 
 static void forget_words(struct mst__member *member)
 {
-    member->finish = MST_MEMBER_WORD_NONE;
-    member->restart = MST_MEMBER_WORD_NONE;
+    forget_work(member);
+    member->leaving = MST_MEMBER_WORD_NONE;
+}
+
+static void on_leaving(struct mst__member *member, int64_t in_us)
+{
+    member->word_err = (struct mst_err){.code = 0};
+    if (member->phase != MST_MEMBER_HOLDING || member->is_reopened) {
+        return;
+    }
+    member->leaving = MST_MEMBER_WORD_PENDING;
+    member->leaving_us = after(member, in_us);
+    say_words(member);
 }
 
 static void on_word(struct mst__member *member, const struct mst__member_event *event)
@@ -212,7 +258,7 @@ static void on_word(struct mst__member *member, const struct mst__member_event *
     if (is_finish && member->restart != MST_MEMBER_WORD_NONE) {
         return; /* it has failed */
     }
-    forget_words(member);
+    forget_work(member);
     if (is_finish) {
         member->finish = MST_MEMBER_WORD_PENDING;
         member->finish_status = event->status;
@@ -382,6 +428,7 @@ static void on_wanted(struct mst__member *member, const struct mst__member_event
 {
     MST_ASSERT(member->phase != MST_MEMBER_JOINING);
     move_to(member, MST_MEMBER_JOINING);
+    member->leaving = MST_MEMBER_WORD_NONE; /* it stays in the job after all */
     member->is_spare = false;
     member->is_patient = false;
     member->is_explaining = false;
@@ -821,6 +868,9 @@ void mst__member_step(struct mst__member *member, const struct mst__member_event
         case MST_MEMBER_EVENT_RESTART:
             on_word(member, event);
             return;
+        case MST_MEMBER_EVENT_LEAVING:
+            on_leaving(member, event->in_us);
+            return;
     }
 }
 
@@ -864,6 +914,12 @@ void mst__member_message(const struct mst__member *member,
             .round = member->claim.round,
             .status = member->finish_status,
             .text = mst_bytes_str(member->word_text),
+        };
+    } else if (effect->type == MST_JOB_LEAVING) {
+        ret_message->u.leaving = (struct mst__job_leaving){
+            .epoch = member->claim.epoch,
+            .round = member->claim.round,
+            .in_us = mst__max(0, mst__saturate_subtract(member->leaving_us, member->now_us)),
         };
     } else if (effect->type == MST_JOB_RESTART) {
         ret_message->u.restart = (struct mst__job_restart){

@@ -66,6 +66,8 @@ enum mst__member_event_kind {
     MST_MEMBER_EVENT_FINISH,  /* its work is done: @status, @text. Ignored without a current
                                       round, as RESTART */
     MST_MEMBER_EVENT_RESTART, /* its work has failed: @cause. WANTED follows */
+    MST_MEMBER_EVENT_LEAVING, /* it will leave the round in @in_us. Ignored as these, and for an
+                                 authority of an earlier version */
 };
 
 /* Pointers are borrowed for the call; @address until the next WANTED. */
@@ -81,6 +83,7 @@ struct mst__member_event {
     int64_t spent_us;   /* of @timeout_us, before this event */
     int32_t status;
     const struct mst__cause *cause; /* without rank and node */
+    int64_t in_us;
 };
 
 /* Events of a node in a round, or on the way to one. */
@@ -175,6 +178,8 @@ struct mst__member {
     /* Its work. */
     enum mst__member_word finish;  /* HOLDING */
     enum mst__member_word restart; /* HOLDING, and JOINING until it is sent */
+    enum mst__member_word leaving; /* HOLDING */
+    int64_t leaving_us;            /* then it will leave */
     int32_t finish_status;
     struct mst__cause cause; /* of the restart; its texts are below */
     char word_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];

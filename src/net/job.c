@@ -698,7 +698,7 @@ static bool take_heartbeat(struct mst_server *server,
     return rv == 0;
 }
 
-/* A finish or restart of a node. Without a session it is ignored. */
+/* A finish, restart or planned leave of a node. Without a session it is ignored. */
 static bool take_word(struct mst_server *server,
                       const struct mst__conn *conn,
                       struct mst__job_seat *seat,
@@ -715,6 +715,12 @@ static bool take_word(struct mst_server *server,
         event.kind = MST_AUTHORITY_EVENT_FINISHED;
         event.epoch = message->u.finish.epoch;
         event.round = message->u.finish.round;
+    } else if (message->type == MST_JOB_LEAVING) {
+        mst__job_log_leaving(job, seat->id, &message->u.leaving);
+        event.kind = MST_AUTHORITY_EVENT_LEAVING;
+        event.epoch = message->u.leaving.epoch;
+        event.round = message->u.leaving.round;
+        event.in_us = message->u.leaving.in_us;
     } else {
         mst__job_log_restart(job, seat->id, &message->u.restart);
         event.kind = MST_AUTHORITY_EVENT_FAILED;
@@ -804,6 +810,7 @@ bool mst__job_take(struct mst_server *server,
                                message->u.question.version, reterr);
         case MST_JOB_GIVE_WAY:
             return mst__give_way_take(conn, reterr);
+        case MST_JOB_LEAVING:
         case MST_JOB_FINISH:
         case MST_JOB_RESTART:
             return take_word(server, conn, seat, message, reterr);

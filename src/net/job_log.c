@@ -190,6 +190,17 @@ void mst__job_log_finish(const struct mst__job *job,
              mst__log_quote(finish->text, text));
 }
 
+void mst__job_log_leaving(const struct mst__job *job,
+                          mst__authority_id id,
+                          const struct mst__job_leaving *leaving)
+{
+    const struct mst__story story = job_story(job);
+    char name[MST_LOG_QUOTE_SIZE];
+    mst__log(story.log, MST_LOG_INFO, "node.leaving", "run=%s node=%s round=%lld in_ms=%lld",
+             MST_LOG_TEXT(job->run_id), mst__story_node(&story, id, name),
+             (long long)leaving->round, (long long)leaving->in_us / 1000);
+}
+
 void mst__job_log_restart(const struct mst__job *job,
                           mst__authority_id id,
                           const struct mst__job_restart *restart)

@@ -69,6 +69,9 @@ void mst__job_log_announced(struct mst__job *job, bool is_accepted);
 void mst__job_log_finish(const struct mst__job *job,
                          mst__authority_id id,
                          const struct mst__job_finish *finish);
+void mst__job_log_leaving(const struct mst__job *job,
+                          mst__authority_id id,
+                          const struct mst__job_leaving *leaving);
 void mst__job_log_restart(const struct mst__job *job,
                           mst__authority_id id,
                           const struct mst__job_restart *restart);

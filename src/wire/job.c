@@ -21,6 +21,13 @@ static void visit_finish(struct mst__visitor *visitor, struct mst__job_finish *f
     mst__visit_text(visitor, &finish->text);
 }
 
+static void visit_leaving(struct mst__visitor *visitor, struct mst__job_leaving *leaving)
+{
+    mst__visit_u64(visitor, &leaving->epoch);
+    mst__visit_i64(visitor, &leaving->round);
+    mst__visit_i64(visitor, &leaving->in_us);
+}
+
 static void visit_restart(struct mst__visitor *visitor, struct mst__job_restart *restart)
 {
     mst__visit_u64(visitor, &restart->epoch);
@@ -272,6 +279,9 @@ static void visit_message(struct mst__visitor *visitor, struct mst__job_message 
             break;
         case MST_JOB_RESTART:
             visit_restart(visitor, &message->u.restart);
+            break;
+        case MST_JOB_LEAVING:
+            visit_leaving(visitor, &message->u.leaving);
             break;
         case MST_JOB_LEAVE:
         case MST_JOB_PONG:

@@ -154,12 +154,15 @@ static void visit_event(struct mst__visitor *visitor, struct mst__journal_event 
             return;
         case MST_AUTHORITY_EVENT_FINISHED:
         case MST_AUTHORITY_EVENT_FAILED:
+        case MST_AUTHORITY_EVENT_LEAVING:
             visit_id(visitor, &event->id);
             mst__visit_u64(visitor, &event->epoch);
             mst__visit_i64(visitor, &event->round);
             if (event->kind == MST_AUTHORITY_EVENT_FAILED) {
                 mst__visit_failure(visitor, &record->cause);
                 mst__visit_report(visitor, &record->cause);
+            } else if (event->kind == MST_AUTHORITY_EVENT_LEAVING) {
+                mst__visit_i64(visitor, &event->in_us);
             }
             return;
         case MST_AUTHORITY_EVENT_RESTORED:

@@ -138,6 +138,7 @@ static void visit_job(struct mst__visitor *visitor,
     if (mst__visit_more(visitor)) { /* the same */
         mst__visit_bool(visitor, &authority->settings.has_workers);
         visit_chars(visitor, authority->cause_report, MST_AUTHORITY_REPORT_SIZE_MAX);
+        mst__visit_i64(visitor, &authority->leaving_us);
     }
 }
 
@@ -216,6 +217,7 @@ static void visit_member_late(struct mst__visitor *visitor,
         mst__visit_u32(visitor, &member->workers);
         mst__visit_text(visitor, role);
         mst__visit_worker_ranks(visitor, &member->worker_ranks);
+        mst__visit_i64(visitor, &member->leaving_us);
     }
 }
 

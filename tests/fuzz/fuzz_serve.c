@@ -293,7 +293,7 @@ static struct mst__job_announce make_announce(struct run *run,
 static void send_message(struct run *run, struct peer *peer)
 {
     uint8_t choice = take(run);
-    struct mst__job_message message = {.type = (enum mst__job_type)(1 + choice % 8)};
+    struct mst__job_message message = {.type = (enum mst__job_type)(1 + choice % 10)};
     struct mst_bytes run_id = mst_bytes_str(names[choice / 8 % 2]);
     const struct mst__job *job = mst__job_find(run->server, run_id);
     uint64_t epoch = job == NULL ? 0 : job->authority.options.epoch;
@@ -318,6 +318,11 @@ static void send_message(struct run *run, struct peer *peer)
             message.u.finish.epoch = epoch;
             message.u.finish.round = round;
             message.u.finish.text = take_text(run);
+            break;
+        case MST_JOB_LEAVING:
+            message.u.leaving.epoch = epoch;
+            message.u.leaving.round = round;
+            message.u.leaving.in_us = choice * 10000;
             break;
         case MST_JOB_RESTART:
             message.u.restart.epoch = epoch;

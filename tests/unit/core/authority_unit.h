@@ -247,6 +247,21 @@ static inline int step_word(struct mst__authority *authority,
     return mst__authority_step(authority, &event, NULL);
 }
 
+static inline int step_leaving(struct mst__authority *authority,
+                               mst__authority_id id,
+                               int64_t round,
+                               int64_t in_us,
+                               int64_t now_us)
+{
+    const struct mst__authority_event event = {.kind = MST_AUTHORITY_EVENT_LEAVING,
+                                               .now_us = now_us,
+                                               .id = id,
+                                               .epoch = authority->round_epoch,
+                                               .round = round,
+                                               .in_us = in_us};
+    return mst__authority_step(authority, &event, NULL);
+}
+
 static inline int step_shut(struct mst__authority *authority,
                             const char *reason,
                             const char *owner,

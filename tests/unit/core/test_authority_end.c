@@ -130,6 +130,58 @@ static void failure_of_a_lost_peer(void **state)
     run_close(&run);
 }
 
+/* Nor does one while another member has said that it leaves, in its round and about now. */
+static void failure_beside_a_leaving_node(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 3);
+    run.budget = (struct mst__budget){.is_limited = true};
+    run_join(&run, "a");
+    run_join(&run, "b");
+    run_join(&run, "c");
+    assert_told(&run, "sealed 7/1 of 3 at a a=0 b=1 c=2; ");
+    struct mst__authority *authority = &run.authority;
+    assert_int_equal(step_leaving(authority, run_id(&run, "c"), 2, 0, run.now_us), MST_ESTATE);
+    assert_int_equal(step_leaving(authority, run_id(&run, "c"), 1, 5 * SECOND_US, run.now_us), 0);
+    assert_told(&run, "");
+    run_pass(&run, 5 * SECOND_US, true);
+    assert_int_equal(run_fail(&run, "a", 7), 0);
+    assert_told(&run, "reopened 2 left c; ");
+    assert_int_equal(authority->restarts_total, 0);
+    run_back(&run, "a");
+    run_back(&run, "b");
+    assert_told(&run, ""); /* its workers may still run */
+    run_leave(&run, "c");
+    assert_told(&run, "sealed 7/2 of 2 at a a=0 b=1; ");
+    /* One that stays although it has said so. */
+    assert_int_equal(step_leaving(authority, run_id(&run, "b"), 2, -1, run.now_us), 0);
+    run_pass(&run, 15 * SECOND_US, true);
+    assert_int_equal(authority->phase, MST_AUTHORITY_RUNNING);
+    run.now_us += 1;
+    assert_int_equal(run_fail(&run, "a", 7), 0);
+    assert_told(&run, "failed: " BOOM("a", "0") "; ");
+    run_close(&run);
+}
+
+/* Its own failure is one, and what it said of a round ends with that. */
+static void failure_of_a_leaving_node(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_three(&run, 2, 3);
+    assert_int_equal(step_leaving(&run.authority, run_id(&run, "c"), 1, INT64_MAX, run.now_us), 0);
+    assert_int_equal(run_fail(&run, "c", 7), 0);
+    assert_told(&run, "reopened 2 failed c; ");
+    run_back(&run, "a");
+    run_back(&run, "b");
+    run_back(&run, "c");
+    assert_told(&run, "sealed 7/2 of 3 at a a=0 b=1 c=2; ");
+    assert_int_equal(run_fail(&run, "a", 7), 0);
+    assert_told(&run, "reopened 3 failed a; ");
+    run_close(&run);
+}
+
 /* A finished member that is gone is not waited for. */
 static void gone_is_released(void **state)
 {
@@ -711,6 +763,8 @@ int main(void)
         cmocka_unit_test(finished_is_not_lost),
         cmocka_unit_test(loss_after_finish),
         cmocka_unit_test(failure_of_a_lost_peer),
+        cmocka_unit_test(failure_beside_a_leaving_node),
+        cmocka_unit_test(failure_of_a_leaving_node),
         cmocka_unit_test(gone_is_released),
         cmocka_unit_test(cut_is_called_back),
         cmocka_unit_test(called_back_by_a_stopped_driver),

@@ -48,6 +48,71 @@ static void says_that_it_has_finished_until_the_end(void **state)
     assert_int_equal(member.effects[0].end->outcome, MST_JOB_OUTCOME_FINISHED);
 }
 
+static void leaving(int64_t in_us)
+{
+    step((struct mst__member_event){.kind = MST_MEMBER_EVENT_LEAVING, .in_us = in_us});
+}
+
+/* Until its round is over; what is left of the time is told again. */
+static void says_that_it_leaves(void **state)
+{
+    (void)state;
+    at_work();
+    leaving(5 * SECOND_US);
+    effects_are("send:leaving send:heartbeat");
+    struct mst__job_message message;
+    mst__member_message(&member, &member.effects[0], &message);
+    assert_int_equal(message.u.leaving.epoch, 9);
+    assert_int_equal(message.u.leaving.round, 1);
+    assert_int_equal(message.u.leaving.in_us, 5 * SECOND_US);
+    assert_false(mst__member_is_heard(&member));
+    hear_type(MST_JOB_PONG);
+    assert_true(mst__member_is_heard(&member));
+    finish();
+    effects_are("send:finish send:heartbeat");
+    now_us += 2 * SECOND_US;
+    cut_and_claim();
+    int64_t left_us = member.leaving_us - now_us;
+    assert_true(left_us <= 3 * SECOND_US);
+    hear_welcome(MST_JOB_VERSION);
+    effects_are("notice:connected send:leaving send:finish send:heartbeat");
+    mst__member_message(&member, &member.effects[1], &message);
+    assert_int_equal(message.u.leaving.in_us, left_us);
+    now_us += 10 * SECOND_US; /* longer than it has said */
+    leaving(0);
+    effects_are("send:leaving send:heartbeat");
+    mst__member_message(&member, &member.effects[0], &message);
+    assert_int_equal(message.u.leaving.in_us, 0);
+    hear((struct mst__job_message){.type = MST_JOB_REOPENED});
+    effects_are("notice:reopened");
+    cut_and_claim();
+    hear_welcome(MST_JOB_VERSION);
+    effects_are("notice:connected");
+    leaving(0);
+    effects_are("");
+}
+
+/* An earlier version is not told, and nobody waits for it. A node that comes back after all leaves
+ * nothing behind. */
+static void leaves_unsaid(void **state)
+{
+    (void)state;
+    in_round(1);
+    hear_welcome(MST_JOB_VERSION_LEAVING - 1);
+    leaving(SECOND_US);
+    effects_are("");
+    assert_true(mst__member_is_heard(&member));
+    (void)reset(state);
+    leaving(SECOND_US); /* outside of a round */
+    effects_are("");
+    at_work();
+    disconnect(MST_ECONN);
+    leaving(SECOND_US);
+    assert_true(mst__member_has_word(&member));
+    want(INT64_MAX);
+    assert_false(mst__member_has_word(&member));
+}
+
 /* A report is heard when the authority answers the heartbeat behind it; an earlier answer does not
  * count, nor one on another connection. */
 static void is_heard_by_an_answer(void **state)
@@ -236,6 +301,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(says_that_it_has_finished_until_the_end, reset),
+        cmocka_unit_test_setup(says_that_it_leaves, reset),
+        cmocka_unit_test_setup(leaves_unsaid, reset),
         cmocka_unit_test_setup(is_heard_by_an_answer, reset),
         cmocka_unit_test_setup(finishes_while_cut_off, reset),
         cmocka_unit_test_setup(says_that_it_has_failed, reset),

@@ -513,6 +513,11 @@ static void tell_small(struct mst__buf *to, const struct mst__job_message *messa
             TELL_INT(to, message, u.restart.round);
             tell_cause(to, &message->u.restart.cause);
             break;
+        case MST_JOB_LEAVING:
+            TELL_UINT(to, message, u.leaving.epoch);
+            TELL_INT(to, message, u.leaving.round);
+            TELL_INT(to, message, u.leaving.in_us);
+            break;
         default:
             break;
     }
@@ -562,13 +567,13 @@ static void tell_message(struct mst__buf *to,
 /* --- pieces --- */
 
 static const char *const names[] = {
-    "announce", "announce_fixed", "heartbeat",   "leave",      "close",     "status",
-    "store",    "finish",         "restart",     "welcome",    "refused",   "sealed",
-    "queued",   "spare",          "waiting",     "lost",       "reopened",  "closed",
-    "expelled", "status_told",    "status_cut",  "pong",       "store_end", "jobs_told",
-    "give_way", "item_member",    "item_detail", "item_entry", "numbers",
+    "announce", "announce_fixed", "heartbeat",   "leave",       "close",      "status",
+    "store",    "finish",         "restart",     "welcome",     "refused",    "sealed",
+    "queued",   "spare",          "waiting",     "lost",        "reopened",   "closed",
+    "expelled", "status_told",    "status_cut",  "pong",        "store_end",  "jobs_told",
+    "give_way", "leaving",        "item_member", "item_detail", "item_entry", "numbers",
 };
-#define MESSAGES_COUNT 25
+#define MESSAGES_COUNT 26
 #define PIECES_COUNT (sizeof names / sizeof names[0])
 
 static const char *piece_name(size_t index)
@@ -604,6 +609,7 @@ static struct mst__job_message message_at(size_t index)
         of_text(MST_JOB_STORE_END),
         {.type = MST_JOB_JOBS_TOLD, .u.list = {text("server-41"), 42, 43, text("jobs"), true}},
         {.type = MST_JOB_GIVE_WAY},
+        {.type = MST_JOB_LEAVING, .u.leaving = {51, 52, 53}},
     };
     static_assert(sizeof all / sizeof all[0] == MESSAGES_COUNT, "a name for each");
     return all[index];

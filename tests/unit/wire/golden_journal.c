@@ -30,10 +30,11 @@ static struct mst__journal_event event_at(enum mst__authority_event_kind kind)
         record.event.reason = text("reason");
         record.event.owner = text("owner");
     } else if (kind == MST_AUTHORITY_EVENT_FINISHED || kind == MST_AUTHORITY_EVENT_FAILED ||
-               kind == MST_AUTHORITY_EVENT_RESTORED) {
+               kind == MST_AUTHORITY_EVENT_RESTORED || kind == MST_AUTHORITY_EVENT_LEAVING) {
         record.event.epoch = UINT64_MAX - 705;
         record.event.round = 706;
         record.event.world = kind == MST_AUTHORITY_EVENT_RESTORED ? 707 : 0;
+        record.event.in_us = kind == MST_AUTHORITY_EVENT_LEAVING ? 739 : 0;
     }
     record.cause = (struct mst__cause){.worker = 708,
                                        .status = -709,
@@ -135,9 +136,13 @@ static void tell_event(struct mst__buf *to, const struct mst__journal_event *rec
     if (event->kind == MST_AUTHORITY_EVENT_DISCONNECTED) {
         TELL_UINT(to, record, contact);
     } else if (event->kind == MST_AUTHORITY_EVENT_FINISHED ||
-               event->kind == MST_AUTHORITY_EVENT_FAILED) {
+               event->kind == MST_AUTHORITY_EVENT_FAILED ||
+               event->kind == MST_AUTHORITY_EVENT_LEAVING) {
         TELL_UINT(to, event, epoch);
         TELL_INT(to, event, round);
+    }
+    if (event->kind == MST_AUTHORITY_EVENT_LEAVING) {
+        TELL_INT(to, event, in_us);
     }
     if (event->kind == MST_AUTHORITY_EVENT_FAILED) {
         TELL_UINT(to, record, cause.worker);
@@ -203,6 +208,7 @@ static void make_distinct(struct mst__authority *authority, bool is_late)
     authority->first_world = 15;
     authority->settings.is_fixed = is_late;
     authority->settings.has_workers = !is_late;
+    authority->leaving_us = 110000019;
     authority->settings.last_call_us = 110000016;
     authority->settings.budget =
         (struct mst__budget){.is_limited = true, .restarts_max = 17, .window_us = 18};
@@ -231,6 +237,7 @@ static void make_distinct(struct mst__authority *authority, bool is_late)
         member->skew_us = -1400 - (int64_t)i;
         member->has_skew = i % 2 == 0;
         member->workers = 1500 + i;
+        member->leaving_us = 2400 + (int64_t)i;
         member->worker_ranks = (struct mst__worker_ranks){1600 + i, 1700 + i, 1800 + i, 1900 + i};
         member->expelled = member->place == MST_PLACE_GONE ? 2 : 1;
         member->driver = member->driver == NULL ? NULL : (void *)(uintptr_t)member->contact;
@@ -400,6 +407,7 @@ static void tell_job(struct mst__buf *to, const struct mst__authority *authority
     TELL_UINT(to, authority, first_world);
     TELL_BOOL(to, authority, settings.has_workers);
     TELL_CHARS(to, authority, cause_report);
+    TELL_INT(to, authority, leaving_us);
 }
 
 static void tell_member(struct mst__buf *to,
@@ -455,6 +463,7 @@ static void tell_member(struct mst__buf *to,
     TELL_UINT(to, member, worker_ranks.world);
     TELL_UINT(to, member, worker_ranks.role_first);
     TELL_UINT(to, member, worker_ranks.role_world);
+    TELL_INT(to, member, leaving_us);
 }
 
 static void tell_lists(struct mst__buf *to, const struct mst__authority *authority)

@@ -118,7 +118,7 @@ static struct mst__job_message make_restart(void)
 }
 
 /* One of each type, in the order of the map. */
-#define MESSAGES_COUNT 23
+#define MESSAGES_COUNT 24
 static void make_all(struct mst__job_message ret_messages[MESSAGES_COUNT])
 {
     const struct mst__job_round round = {
@@ -141,6 +141,7 @@ static void make_all(struct mst__job_message ret_messages[MESSAGES_COUNT])
         {.type = MST_JOB_FINISH, .u.finish = {9, 8, -3, text("done")}},
         make_restart(),
         {.type = MST_JOB_GIVE_WAY},
+        {.type = MST_JOB_LEAVING, .u.leaving = {9, 8, 7}},
         {.type = MST_JOB_WELCOME, .u.welcome = {1, 5, true, -3, text("0.2")}},
         {.type = MST_JOB_REFUSED,
          .u.refused = {MST_EFINISHED, 1, text("no"), make_end(MST_JOB_OUTCOME_FINISHED)}},
