@@ -60,6 +60,7 @@ struct mst_handler_ops {
     int (*await)(void *self, int64_t timeout_ms, bool *ret_is_over, struct mst_err *reterr);
     int (*connect)(void *self, int64_t timeout_ms, struct mst_err *reterr);
     int (*linger)(void *self, int64_t timeout_ms, struct mst_err *reterr);
+    int (*leaving)(void *self, int64_t in_ms, struct mst_err *reterr);
 };
 
 /** Clear @ops and set its size. @size is `sizeof *ops`. Thread-safe; cannot fail. */

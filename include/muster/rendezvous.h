@@ -438,6 +438,18 @@ MST_API bool mst_handler_use_agent_store(const struct mst_handler *handler);
  * @handler. */
 MST_API const char *mst_handler_node(const struct mst_handler *handler);
 
+/**
+ * Tell the others that this node will leave its round in @in_ms, and stays in it until
+ * mst_handler_leave. Work of theirs that fails about then, because its peer is gone, is no failure
+ * of the job: mst_handler_restart of theirs uses no restart, and the next round begins when this
+ * node has left.
+ *
+ * Returns 0 when that was read, also by a server of an earlier version, to which it means nothing;
+ * MST_EINVAL if no round is joined; MST_ECONN, MST_ECANCELED, MST_ENOTSUP as mst_handler_finish.
+ * Thread-safe.
+ */
+MST_API int mst_handler_leaving(struct mst_handler *handler, int64_t in_ms, struct mst_err *reterr);
+
 /** Leave the round at once, so that the others need not wait for this node to expire. The
  * rendezvous stays open; mst_handler_next enters again. Limited by `close_timeout`. No effect
  * outside of a round. */

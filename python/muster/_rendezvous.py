@@ -414,6 +414,11 @@ class Rendezvous(Handle):
         failure.time_us, failure.text, failure.report = int(time * 1e6), memory, lines
         self._inside(lib.mst_handler_restart, failure)
 
+    def leaving(self, seconds: float = 0) -> None:
+        """Tell the others that this node will leave its round in so many seconds: work of theirs
+        that fails about then, because its peer is gone, uses no restart."""
+        self._inside(lib.mst_handler_leaving, milliseconds(seconds, 0))
+
     def leave(self) -> None:
         """Leave the round without closing the rendezvous; next() joins again."""
         self._aside(lambda pointer, err: check(lib.mst_handler_leave(pointer, err), err))
@@ -481,6 +486,10 @@ class Rendezvous(Handle):
         await asyncio.to_thread(lambda: self.restart(
             worker=worker, exit_status=exit_status, signal=signal, text=text, time=time,
             report=report))
+
+    async def leaving_async(self, seconds: float = 0) -> None:
+        """leaving() for asyncio."""
+        await asyncio.to_thread(self.leaving, seconds)
 
     async def leave_async(self) -> None:
         """leave() for asyncio."""

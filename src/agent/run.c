@@ -255,7 +255,7 @@ static void carry_out_all(struct mst__run *run)
 }
 
 /* A leaving node tells the others before its workers end, because workers of other nodes may fail
- * then. */
+ * then. The loop waits for the answer: the workers are signaled behind it. */
 static void tell_leaving(struct mst__run *run)
 {
     const struct mst__agent *agent = &run->agent;
@@ -265,7 +265,12 @@ static void tell_leaving(struct mst__run *run)
                     : agent->drains;
     if (has_workers && goes && !run->is_leaving_told && run->round.world_size > 1) {
         run->is_leaving_told = true;
-        mst__run_call(run, mst__run_call_new(run, MST_CALL_LEAVING));
+        struct mst__call *call = mst__run_call_new(run, MST_CALL_LEAVING);
+        if (run->calls == NULL) {
+            mst__run_call_now(run, call);
+        } else {
+            mst__run_call(run, call); /* another one may take long */
+        }
     }
 }
 

@@ -15,12 +15,6 @@
 #include "handler/registry.h"
 #include "store/store.h"
 
-/* Prefix of the key of a failure's report; the node's rank follows. */
-
-/* Set by a node that is about to leave the round: its workers end, and workers of other nodes may
- * fail because of that. */
-#define LEAVING_KEY "muster.run/leaving"
-
 /* Set by a node that was asked to restart all workers, with backends that have no authority to give
  * the reason. */
 #define ASKED_KEY "muster.run/asked"
@@ -81,16 +75,6 @@ static bool is_said(const struct mst__run *run, const char *name)
            exists;
 }
 
-static int restart(struct mst__call *call)
-{
-    const struct mst__run *run = call->run;
-    /* A failure while another node is about to leave is a consequence of that, and is not reported.
-     * The round is over when that node leaves, or when this node comes back. */
-    return is_said(run, LEAVING_KEY)
-               ? 0
-               : mst_handler_restart(run->handler, &call->failure, &call->err);
-}
-
 static void work(struct mst__call *call)
 {
     struct mst__run *run = call->run;
@@ -111,7 +95,8 @@ static void work(struct mst__call *call)
             call->rv = await_others(call);
             return;
         case MST_CALL_LEAVING:
-            call->rv = say(call, LEAVING_KEY);
+            call->rv = mst__handler_leaving(run->handler, run->agent.options.grace_us / 1000,
+                                            MST_AGENT_LEAVING_MS, &call->err);
             return;
         case MST_CALL_ASKED:
             call->rv = say(call, ASKED_KEY);
@@ -120,7 +105,7 @@ static void work(struct mst__call *call)
             call->is_said = is_said(run, ASKED_KEY);
             return;
         case MST_CALL_RESTART:
-            call->rv = restart(call);
+            call->rv = mst_handler_restart(run->handler, &call->failure, &call->err);
             return;
         case MST_CALL_CLOSE:
             call->rv = mst_handler_set_closed(run->handler, &call->err);

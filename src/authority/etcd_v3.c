@@ -11,6 +11,7 @@
 #include "authority/etcd_v3_self.h"
 #include "authority/wait.h"
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/fork.h"
@@ -24,6 +25,10 @@
 
 /* Time to leave when the application frees a handler without leaving. */
 #define TIDY_MS 2000
+
+/* In the store of a round: the node that has said that it leaves. Time to look. */
+#define LEAVING_KEY "muster.run/leaving"
+#define LEAVING_MS 200
 
 /* --- next --- */
 
@@ -116,11 +121,43 @@ static struct mst__wait wait_of(struct mst__etcd_v3 *self)
                               .is_heard = is_heard};
 }
 
+/* Whether another node has said that it leaves; or, with @says, say that this one does. There is no
+ * server that would count a failure beside that as what it is. */
+static int look_leaving(struct mst__etcd_v3 *self, bool says, bool *ret_is, struct mst_err *reterr)
+{
+    struct mst_store *store = NULL;
+    struct mst_buffer name = {.size = 0};
+    int rv = next_store(self, &self->round, &store, reterr);
+    if (rv == 0 && says) {
+        rv = mst_store_set(store, mst_bytes_str(LEAVING_KEY), mst_bytes_str(self->node), LEAVING_MS,
+                           reterr);
+    } else if (rv == 0) {
+        rv = mst_store_try_get(store, mst_bytes_str(LEAVING_KEY), LEAVING_MS, &name, reterr);
+    }
+    *ret_is = rv == 0 && !says &&
+              !mst__bytes_equal(mst_bytes_of(name.data, name.size), mst_bytes_str(self->node));
+    mst_buffer_free(&name);
+    mst_store_close(store);
+    return rv;
+}
+
 /* A task, with a struct mst__word. */
-static int say_word(void *arg, void *word, struct mst_err *reterr)
+static int say_word(void *arg, void *said, struct mst_err *reterr)
 {
     struct mst__etcd_v3 *self = arg;
+    const struct mst__word *word = said;
     const struct mst__wait wait = wait_of(self);
+    bool is_other = false;
+    struct mst_err ignored; /* then it is a failure */
+    if (self->member.phase == MST_MEMBER_HOLDING && word->is_leaving) {
+        return look_leaving(self, true, &is_other, reterr);
+    }
+    if (self->member.phase == MST_MEMBER_HOLDING && !word->is_finish && self->round.world > 1) {
+        (void)look_leaving(self, false, &is_other, &ignored);
+    }
+    if (is_other) {
+        return 0; /* this node comes back, and the round is over */
+    }
     return mst__wait_word(&wait, word, self->settings.job.job.close_us / 1000, reterr);
 }
 

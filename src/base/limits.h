@@ -344,6 +344,8 @@ static_assert(MST_MESSAGE_SIZE_MAX > 2 * MST_VALUE_SIZE_DEFAULT + MST_KEY_SIZE_D
 #define MST_AGENT_TELL_MS 10000
 #define MST_AGENT_AGAIN_MS 500
 #define MST_AGENT_LEAVE_MS 2000
+/* How long a node waits for the others to read that it leaves, before it signals its workers. */
+#define MST_AGENT_LEAVING_MS 200
 #define MST_AGENT_DRAIN_MS 2000
 
 /* A barrier of a store: how long a call whose time is over takes to leave it, how often a waiting

@@ -176,10 +176,10 @@ struct mst__member {
     struct mst_bytes address;
 
     /* Its work. */
+    int64_t leaving_us;            /* with @leaving: then it will leave */
     enum mst__member_word finish;  /* HOLDING */
     enum mst__member_word restart; /* HOLDING, and JOINING until it is sent */
     enum mst__member_word leaving; /* HOLDING */
-    int64_t leaving_us;            /* then it will leave */
     int32_t finish_status;
     struct mst__cause cause; /* of the restart; its texts are below */
     char word_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];

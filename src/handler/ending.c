@@ -28,6 +28,7 @@
 /* Keys of a round. */
 #define CAUSE_KEY "muster.work/cause"
 #define FINISHED_KEY "muster.work/finished/" /* and the rank */
+#define LEAVING_KEY "muster.run/leaving"     /* the name of the node; launchers of 0.2 write it */
 
 /* Keys of a round, of torch's agents. With a newer torch they count themselves, and the last one
  * sets the last key. With an older one each sets a key with its rank, and a second one when it
@@ -274,6 +275,27 @@ static bool is_own_cause(const struct mst__ending *ending)
     return is_own;
 }
 
+/* Whether another node of the round has said that it leaves. Then a failure here is a consequence
+ * of that, and is not reported: the round is over when that node leaves, or this one comes back. */
+static bool is_other_leaving(const struct mst__ending *ending)
+{
+    struct mst_buffer name = {.size = 0};
+    struct mst_err ignored;
+    bool is_other =
+        ending->world > 1 &&
+        mst_store_try_get(ending->round, mst_bytes_str(LEAVING_KEY), LOOK_MS, &name, &ignored) ==
+            0 &&
+        !mst__bytes_equal(mst_bytes_of(name.data, name.size), mst_bytes_str(ending->node));
+    mst_buffer_free(&name);
+    return is_other;
+}
+
+static int say_leaving(struct mst__ending *ending, struct mst_err *reterr)
+{
+    return mst__store_set(ending->round, mst_bytes_str(LEAVING_KEY), mst_bytes_str(ending->node),
+                          say_until(ending), reterr);
+}
+
 static int say_failed(struct mst__ending *ending,
                       const struct mst__word *word,
                       bool *ret_closes,
@@ -387,8 +409,10 @@ int mst__ending_say(struct mst__ending *ending,
         return 0; /* the round is over for this node */
     }
     ending->say_deadline_ms = mst__clock_deadline_ms(word->limit_ms);
-    int rv = word->is_finish ? say_finished(ending, word, ret_closes, reterr)
-                             : say_failed(ending, word, ret_closes, reterr);
+    int rv = word->is_leaving           ? say_leaving(ending, reterr)
+             : word->is_finish          ? say_finished(ending, word, ret_closes, reterr)
+             : is_other_leaving(ending) ? 0
+                                        : say_failed(ending, word, ret_closes, reterr);
     ending->say_deadline_ms = INT64_MAX;
     return rv;
 }

@@ -401,6 +401,24 @@ int mst__handler_finish(struct mst_handler *handler,
                      : mst_handler_finish(handler, status, text, reterr);
 }
 
+int mst_handler_leaving(struct mst_handler *handler, int64_t in_ms, struct mst_err *reterr)
+{
+    REQUIRE_OURS(handler, reterr);
+    return handler->ops.leaving == NULL
+               ? unsupported(handler, "cannot tell that a node leaves", reterr)
+               : handler->ops.leaving(handler->self, in_ms < 0 ? 0 : in_ms, reterr);
+}
+
+int mst__handler_leaving(struct mst_handler *handler,
+                         int64_t in_ms,
+                         int64_t timeout_ms,
+                         struct mst_err *reterr)
+{
+    bool is_headed = is_ours(handler) && handler->ops.leaving == mst__head_leaving;
+    return is_headed ? mst__head_leaving_within(handler->self, in_ms, timeout_ms, reterr)
+                     : mst_handler_leaving(handler, in_ms, reterr);
+}
+
 int mst__handler_restart(struct mst_handler *handler,
                          const struct mst_failure *failure,
                          int64_t timeout_ms,

@@ -20,6 +20,10 @@ int mst__handler_finish(struct mst_handler *handler,
                         const char *text,
                         int64_t timeout_ms,
                         struct mst_err *reterr);
+int mst__handler_leaving(struct mst_handler *handler,
+                         int64_t in_ms,
+                         int64_t timeout_ms,
+                         struct mst_err *reterr);
 int mst__handler_restart(struct mst_handler *handler,
                          const struct mst_failure *failure,
                          int64_t timeout_ms,

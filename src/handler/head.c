@@ -334,11 +334,30 @@ static int say(struct mst__head *head,
     if (rv != 0) {
         return mst__event_failed(head->events, name, rv, &err, reterr);
     }
+    if (word->is_leaving) {
+        mst__event(head->events, name, MST_NODE_RUNNING, -1, -1,
+                   "Node '%s' is about to leave rendezvous '%s'.", head->events->node,
+                   head->events->run_id);
+        return 0;
+    }
     mst__event(head->events, name, word->is_finish ? MST_NODE_SUCCEEDED : MST_NODE_FAILED, -1, -1,
                "The work of node '%s' for rendezvous '%s' %s%s%s.", head->events->node,
                head->events->run_id, word->is_finish ? "is done" : "has failed",
                word->text[0] == '\0' ? "" : ": ", word->text);
     return 0;
+}
+
+int mst__head_leaving_within(void *self, int64_t in_ms, int64_t timeout_ms, struct mst_err *reterr)
+{
+    struct mst__word word;
+    mst__word_leaving(&word, in_ms);
+    word.limit_ms = timeout_ms;
+    return say(self, "leaving", &word, reterr);
+}
+
+int mst__head_leaving(void *self, int64_t in_ms, struct mst_err *reterr)
+{
+    return mst__head_leaving_within(self, in_ms, INT64_MAX, reterr);
 }
 
 int mst__head_finish_within(void *self,
@@ -442,6 +461,7 @@ int mst__head_wrap(struct mst__head *head, struct mst_handler **ret_handler, str
         .get_extra = own->get_extra,
         .finish = can_say ? mst__head_finish : NULL,
         .restart = can_say ? mst__head_restart : NULL,
+        .leaving = can_say ? mst__head_leaving : NULL,
         .begin = head_begin,
         .take = head_take,
         .round = head_round,

@@ -109,6 +109,7 @@ int mst__head_leave(void *self, struct mst_err *reterr);
 
 int mst__head_finish(void *self, int status, const char *text, struct mst_err *reterr);
 int mst__head_restart(void *self, const struct mst_failure *failure, struct mst_err *reterr);
+int mst__head_leaving(void *self, int64_t in_ms, struct mst_err *reterr);
 
 /* The same within @timeout_ms, if the handler does not allow less. */
 int mst__head_leave_within(void *self, int64_t timeout_ms, struct mst_err *reterr);
@@ -117,6 +118,7 @@ int mst__head_finish_within(void *self,
                             const char *text,
                             int64_t timeout_ms,
                             struct mst_err *reterr);
+int mst__head_leaving_within(void *self, int64_t in_ms, int64_t timeout_ms, struct mst_err *reterr);
 int mst__head_restart_within(void *self,
                              const struct mst_failure *failure,
                              int64_t timeout_ms,

@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/unicode.h"
+#include "core/saturate.h"
 
 /* --- words --- */
 
@@ -65,10 +66,19 @@ void mst__word_restart(struct mst__word *word, const struct mst_failure *failure
     word_text(word, failure->text, failure->report);
 }
 
+void mst__word_leaving(struct mst__word *word, int64_t in_ms)
+{
+    *word = (struct mst__word){
+        .is_leaving = true, .in_us = mst__saturate_multiply(in_ms, 1000), .limit_ms = INT64_MAX};
+}
+
 struct mst__member_event mst__word_event(const struct mst__word *word)
 {
     return (struct mst__member_event){
-        .kind = word->is_finish ? MST_MEMBER_EVENT_FINISH : MST_MEMBER_EVENT_RESTART,
+        .kind = word->is_leaving  ? MST_MEMBER_EVENT_LEAVING
+                : word->is_finish ? MST_MEMBER_EVENT_FINISH
+                                  : MST_MEMBER_EVENT_RESTART,
+        .in_us = word->in_us,
         .status = word->cause.status,
         .text = word->cause.text,
         .cause = &word->cause,

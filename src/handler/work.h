@@ -9,7 +9,9 @@
 
 /* A node's report of its work in a round. Do not copy it: the cause borrows its text. */
 struct mst__word {
-    bool is_finish;          /* the work is done; else it has failed */
+    bool is_finish;  /* the work is done; */
+    bool is_leaving; /* the node will leave, in @in_us; without both it has failed */
+    int64_t in_us;
     struct mst__cause cause; /* without rank and node; for finished work only status and text */
     char text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
     char report[MST_AUTHORITY_REPORT_SIZE_MAX + 1];
@@ -20,6 +22,7 @@ struct mst__word {
  * report are for its readers to make visible. */
 void mst__word_finish(struct mst__word *word, int status, const char *text);
 void mst__word_restart(struct mst__word *word, const struct mst_failure *failure);
+void mst__word_leaving(struct mst__word *word, int64_t in_ms);
 
 /* @word as an event of a member machine; borrows from it. */
 struct mst__member_event mst__word_event(const struct mst__word *word);

@@ -91,6 +91,13 @@ class Meeting(Case):
         with self.assertRaises(muster.ClosedError):
             nodes[1].next()
 
+    def test_leaving(self):
+        nodes = self.nodes(2, max_restarts=0)
+        self.meet(nodes)
+        nodes[0].leaving(60)
+        nodes[1].restart(exit_status=7)
+        self.assertEqual([node.restarts for node in self.meet(nodes)], [0, 0])
+
     def test_notices(self):
         nodes = self.nodes(2, nodes=(1, 2))
         nodes[0].begin()

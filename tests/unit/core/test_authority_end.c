@@ -177,6 +177,7 @@ static void failure_of_a_leaving_node(void **state)
     run_back(&run, "b");
     run_back(&run, "c");
     assert_told(&run, "sealed 7/2 of 3 at a a=0 b=1 c=2; ");
+    assert_int_equal(step_leaving(&run.authority, run_id(&run, "a"), 2, 0, run.now_us), 0);
     assert_int_equal(run_fail(&run, "a", 7), 0);
     assert_told(&run, "reopened 3 failed a; ");
     run_close(&run);

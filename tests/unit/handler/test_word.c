@@ -36,10 +36,12 @@ static void fields(void **state)
 static void report_of_a_failure(void **state)
 {
     (void)state;
+    static const char begin[] = {'a', '\n', '\t', 'b', '\x1b'};
+    static const char end[] = "\xc3\xa9"; /* half of it would fit */
     char report[MST_AUTHORITY_REPORT_SIZE_MAX + 10];
     memset(report, 'x', sizeof report);
-    memcpy(report, "a\n\tb\x1b", 5);
-    memcpy(report + MST_AUTHORITY_REPORT_SIZE_MAX - 1, "\xc3\xa9", 3); /* half of it would fit */
+    memcpy(report, begin, sizeof begin);
+    memcpy(report + MST_AUTHORITY_REPORT_SIZE_MAX - 1, end, sizeof end);
     struct mst__cause cause = cause_of((struct mst_failure){.report = report});
     assert_int_equal(cause.report.size, MST_AUTHORITY_REPORT_SIZE_MAX - 1);
     assert_memory_equal(cause.report.data, report, cause.report.size);

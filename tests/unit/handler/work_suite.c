@@ -258,6 +258,26 @@ static void one_fails(void **state)
     job_close(&job);
 }
 
+/* Work that fails beside a node that has said that it leaves uses no restart. */
+static void failure_beside_a_leaving_node(void **state)
+{
+    struct job job;
+    job_open(&job, state, ",max_restarts=0");
+    struct mst_failure failure = boom();
+    int64_t round = job.nodes[0].got.round;
+    assert_ok(mst_handler_leaving(job.nodes[2].handler, 60000, &err));
+    assert_ok(mst_handler_restart(job.nodes[1].handler, &failure, &err));
+    job_meet(&job);
+    for (size_t i = 0; i < NODES; i++) {
+        assert_int_equal(job.nodes[i].got.round, round + 1);
+        assert_int_equal(job.nodes[i].got.restarts, 0);
+    }
+    /* That was said of the last round. */
+    assert_ok(mst_handler_restart(job.nodes[1].handler, &failure, &err));
+    assert_int_equal(await_closed(job.nodes[0].handler).outcome, MST_OUTCOME_FAILED);
+    job_close(&job);
+}
+
 /* A finished node may leave and is not lost; its place is not free for a spare. */
 static void finished_one_goes(void **state)
 {
@@ -402,6 +422,7 @@ void work_suite_add(const struct work_suite *suite, struct CMUnitTest ret_tests[
     const struct CMUnitTest tests[WORK_SUITE_TESTS] = {
         cmocka_unit_test_prestate(all_finish, state),
         cmocka_unit_test_prestate(one_fails, state),
+        cmocka_unit_test_prestate(failure_beside_a_leaving_node, state),
         cmocka_unit_test_prestate(finished_one_goes, state),
         cmocka_unit_test_prestate(failure_after_finish, state),
         cmocka_unit_test_prestate(one_fails_rarely, state),

@@ -12,7 +12,7 @@ struct work_suite {
     bool has_authority; /* which decides; agents of torch cannot take part */
 };
 
-#define WORK_SUITE_TESTS 8
+#define WORK_SUITE_TESTS 9
 
 /* The tests of @suite, which outlives them. */
 void work_suite_add(const struct work_suite *suite, struct CMUnitTest ret_tests[WORK_SUITE_TESTS]);
