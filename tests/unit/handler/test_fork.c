@@ -309,11 +309,33 @@ static void only_what_is_owned(void **state)
     (void)close(any);
 }
 
+/* A socket that a library has closed unnoticed, and something else that has its number now. */
+static void not_what_has_its_number(void **state)
+{
+    (void)state;
+    int pair[2];
+    int ends[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    assert_int_equal(pipe(ends), 0);
+    int high = fcntl(pair[0], F_DUPFD_CLOEXEC, 320); /* libuv takes low numbers in a child */
+    assert_int_equal(mst__fork_own(high), high);
+    assert_false(child_has(high));
+    assert_int_equal(close(high), 0);
+    assert_int_equal(dup2(ends[0], high), high);
+    assert_true(child_has(high));
+    assert_int_equal(mst__fork_close(high), 0);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(close(pair[i]), 0);
+        assert_int_equal(close(ends[i]), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_child_has_nothing_of_it),
         cmocka_unit_test(only_what_is_owned),
+        cmocka_unit_test(not_what_has_its_number),
     };
     return MST_RUN_TESTS(tests);
 }
